@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** kvkiln.h - quantised KV caches: store, decode, unified attention and dequantisation by generated kernels.
+**
+**     kvk_open       one device ("auto", "host", "cuda:0", "hip:0")
+**     kvk_prepare    a model's spec and geometry -> its kernels: in memory, from the cache, or compiled now
+**     kvk_layout     slot, page and pool sizes, field offsets, a signature: engines size pools from here only
+**     kvk_store      quantise new K and V rows and scatter them to their slots
+**     kvk_decode     few query tokens a sequence against its cache, split over the cache
+**     kvk_unified    any mix of prefill, continuation and decode rows in one launch
+**     kvk_dequant    pages back to fp16/bf16 rows
+**     kvk_close
+**
+** Conventions
+**   Shapes    S sequences, T query tokens, H query heads, G cache heads (H = G * gqa), D head size, P tokens a page.
+**             Row-major, last index fastest. Device memory unless an argument says otherwise.
+**   Units     lengths in tokens, strides of rows in elements, strides of pools in bytes, sizes in bytes.
+**   Structs   begin with `size`; initialise with KVK_INIT(struct kvk_...), which sets it and zeroes the rest. Zero means
+**             "the default" in every field, and 0 strides mean "densely packed".
+**   Errors    every fallible call returns a status and takes a nullable, caller-owned `kvk_error`; on an error nothing was
+**             queued. Nothing prints: messages go to the log callback.
+**   Launches  return at once, queued on the caller's stream. They allocate, lock, hash and read back nothing, so all of
+**             them can be captured into a graph and replayed; lengths and tables are read by the kernel.
+**   Threads   calls on one context may come from several threads; launches on different streams run independently.
+*/
+#ifndef KVKILN_H
+#define KVKILN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KVK_VERSION_MAJOR 0
+#define KVK_VERSION_MINOR 1
+#define KVK_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define KVK_API __attribute__((visibility("default")))
+#else
+#define KVK_API
+#endif
+
+typedef enum kvk_status {
+#define STATUS(name, value, meaning) KVK_##name = value,
+#include "status.def"
+#undef STATUS
+} kvk_status;
+
+typedef enum kvk_dtype { KVK_DTYPE_DEFAULT = 0, KVK_FLOAT16 = 1, KVK_BFLOAT16 = 2 } kvk_dtype;
+typedef enum kvk_index { KVK_INT32 = 0, KVK_INT64 = 1 } kvk_index;
+typedef enum kvk_log_level { KVK_LOG_INFO, KVK_LOG_WARNING } kvk_log_level;
+
+/* What a miss in the cache does: compile (loading the generator), or fail naming the kernel. */
+typedef enum kvk_compile { KVK_COMPILE_ON_MISS = 0, KVK_COMPILE_NEVER = 1 } kvk_compile;
+
+typedef enum kvk_kind_bits {
+    KVK_STORE = 1, KVK_DECODE = 2, KVK_UNIFIED = 4, KVK_DEQUANT = 8,
+    KVK_ALL_KINDS = 15
+} kvk_kind_bits;
+
+/* One failed call. `text` is one line that names the value at fault; `where` the function; `driver` the driver's own code. */
+typedef struct kvk_error {
+    kvk_status status;
+    long driver;
+    char where[48];
+    char text[464];
+} kvk_error;
+
+typedef struct kvk_context kvk_context; /* a device, its caches and loaded modules */
+typedef struct kvk_kernels kvk_kernels; /* borrowed from the context: valid until kvk_close */
+typedef void *kvk_stream;               /* CUstream, hipStream_t; NULL is the default stream; ignored by the host device */
+
+#define KVK_INIT(type) ((type){.size = sizeof(type)})
+
+struct kvk_options {
+    size_t size;
+    const char *device;      /* NULL = "auto": first usable CUDA device, then HIP, then host */
+    const char *cache_dir;   /* NULL = $KVKILN_CACHE_DIR, $XDG_CACHE_HOME/kvkiln, ~/.cache/kvkiln; "" = memory only */
+    uint64_t cache_bytes;    /* bound on the directory; 0 = 1 GiB */
+    const char *spec_dirs;   /* colon-separated, searched before the embedded presets; NULL = $KVKILN_SPECS */
+    const char *generator;   /* path of libkvkiln-gen.so; NULL = beside the runtime library, then the loader's path */
+    kvk_compile compile;
+    void (*log)(void *log_data, kvk_log_level level, const char *line);
+    void *log_data;
+};
+
+struct kvk_model {
+    size_t size;
+    const char *spec;        /* preset name, or path of a .lua file */
+    const char *layout;      /* "aos", "soa"; NULL = the spec's first */
+    int kv_heads;            /* G */
+    int query_heads;         /* H, a multiple of G */
+    int head_size;           /* D of keys and queries */
+    int value_head_size;     /* D of values and outputs; 0 = head_size */
+    int page_tokens;         /* P; 0 = 16 */
+    kvk_dtype dtype;         /* rows of K, V, query, output; default bf16 */
+    kvk_dtype dequant_dtype; /* output of kvk_dequant; default dtype */
+    unsigned kinds;          /* kvk_kind_bits; 0 = all */
+};
+
+/* Where everything lies. Offsets are inside a slot (aos) or a page (soa). */
+struct kvk_layout {
+    size_t size;
+    size_t slot_bytes;       /* one token of one KV head, padded to even */
+    size_t page_bytes;       /* P tokens of G heads */
+    size_t slot_alignment;   /* every stride and the pool must be multiples of it; the pool itself of 16 */
+    size_t position_stride;  /* aos: bytes from a token to the next (token-major); soa: of its data record */
+    size_t head_stride;      /* aos: bytes from a head to the next; soa: of its data record */
+    size_t key_offset, key_bytes;     /* key codes */
+    size_t value_offset, value_bytes; /* value codes */
+    size_t meta_offset;      /* soa: start of the field region in a page; aos: 0 */
+    int fields;              /* 16-bit fields a slot; order: key fields, value fields */
+    size_t field_offset[4];  /* aos: of each field in a slot; soa: of field f of head 0, token 0 in a page */
+    double ratio;            /* 16-bit K and V bytes over slot bytes */
+    const char *signature;   /* "kvk1:..." borrowed: format, layout, head sizes, page, flavour; equal = interchangeable pages */
+};
+
+struct kvk_limits {
+    size_t size;
+    int64_t sequences;       /* most sequences in one call */
+    int64_t query_tokens;    /* most query tokens a sequence in one decode call; 0 = 1 */
+    int64_t tokens;          /* most query tokens in one unified call */
+    int64_t context;         /* most cached tokens a sequence */
+};
+
+/* A paged pool. Strides in bytes; 0 = dense, token-major. soa takes only a page stride. */
+struct kvk_pool {
+    void *data;
+    int64_t pages;           /* pages that may be addressed: slots at or beyond pages * P are never touched */
+    int64_t page_stride, position_stride, head_stride;
+};
+
+/* A tensor of rows [rows][heads][D] or [tokens][heads][D]; strides in elements, 0 = dense. */
+struct kvk_rows {
+    void *data;
+    int64_t row_stride, head_stride;
+};
+
+struct kvk_store_args {
+    size_t size;
+    struct kvk_pool pool;
+    struct kvk_rows key, value; /* [rows][G][D], model dtype */
+    const void *slots;          /* [rows] page * P + position; outside 0 .. pages*P-1: the row is skipped */
+    kvk_index slot_type;
+    int64_t rows;
+};
+
+struct kvk_decode_args {
+    size_t size;
+    struct kvk_pool pool;
+    struct kvk_rows query, out;  /* [S*query_tokens][H][D], sequence-major, model dtype */
+    const int32_t *block_table;  /* [S][table_stride] page numbers; entries past a length are never read */
+    int64_t table_stride;        /* entries */
+    const int32_t *lengths;      /* [S] cached tokens, the query tokens included; 0 = no rows: zeros, LSE -inf */
+    int64_t sequences;           /* S */
+    int64_t query_tokens;        /* per sequence, causal among themselves; 0 = 1 */
+    int64_t max_context;         /* host-known bound on lengths: decides the number of splits */
+    float scale;                 /* multiplies q.k; 0 = 1/sqrt(D) */
+    int32_t window;              /* key visible iff 0 <= pos - key < window; 0 = no window */
+    const float *sinks;          /* [H] sink logits or NULL */
+    float *lse;                  /* [S*query_tokens][H] natural log-sum-exp of the visible keys, or NULL */
+    void *workspace;             /* kvk_workspace_bytes, 16-byte aligned */
+    size_t workspace_bytes;
+    int32_t splits;              /* 0 = chosen from the bounds */
+};
+
+struct kvk_unified_args {
+    size_t size;
+    struct kvk_pool pool;
+    struct kvk_rows query, out;  /* [T][H][D] */
+    const int32_t *block_table;
+    int64_t table_stride;
+    const int32_t *lengths;      /* [S] */
+    const int32_t *query_start;  /* [S+1] first row of each sequence; rows at or past query_start[S] are not written */
+    int64_t sequences;
+    int64_t tokens;              /* T, an upper bound on query_start[S] */
+    float scale;
+    int32_t window;
+    const float *sinks;
+    float *lse;
+    void *workspace;
+    size_t workspace_bytes;
+};
+
+struct kvk_dequant_args {
+    size_t size;
+    struct kvk_pool pool;
+    struct kvk_rows key, value;  /* out [rows][G][D] of dequant_dtype; key.data or value.data may be NULL */
+    const int32_t *block_table;
+    int64_t table_stride;
+    const int32_t *out_start;    /* [S+1] first output row of each sequence */
+    const int32_t *first_token;  /* [S] token of that row, or NULL = 0 */
+    int64_t sequences;
+    int64_t rows;                /* upper bound on out_start[S] */
+    int rotate_back;             /* keys of rotated codecs: 0 leaves them rotated, 1 returns them to the original basis */
+};
+
+KVK_API const char *kvk_version(void);
+KVK_API const char *kvk_status_name(kvk_status status);
+
+/* Opens one device. The options are copied. On success *out must be closed. */
+KVK_API kvk_status kvk_open(const struct kvk_options *options, kvk_context **out, kvk_error *err);
+
+/* Frees every kernel, module and handle of the context. NULL is allowed. No launch may be running. */
+KVK_API void kvk_close(kvk_context *ctx);
+
+/* What was opened: "cuda:0", the device's own name, the target kernels are made for ("sm_90a"), and why it was chosen. */
+struct kvk_device_info {
+    size_t size;
+    const char *device, *name, *target, *reason; /* borrowed from the context */
+    int64_t memory_bytes;
+    int multiprocessors;
+};
+KVK_API kvk_status kvk_device(const kvk_context *ctx, struct kvk_device_info *info, kvk_error *err);
+
+/* Resolves all kernels of a model now: loaded -> cache -> compile. The same model twice returns the same pointer. */
+KVK_API kvk_status kvk_prepare(kvk_context *ctx, const struct kvk_model *model, const kvk_kernels **out, kvk_error *err);
+
+KVK_API kvk_status kvk_layout(const kvk_kernels *kernels, struct kvk_layout *out, kvk_error *err);
+
+/* Bytes that decode and unified need for any call within the limits: a closed formula, no device access. */
+KVK_API size_t kvk_workspace_bytes(const kvk_kernels *kernels, const struct kvk_limits *limits);
+
+KVK_API kvk_status kvk_store(const kvk_kernels *k, const struct kvk_store_args *args, kvk_stream stream, kvk_error *err);
+KVK_API kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *args, kvk_stream stream, kvk_error *err);
+KVK_API kvk_status kvk_unified(const kvk_kernels *k, const struct kvk_unified_args *args, kvk_stream stream, kvk_error *err);
+KVK_API kvk_status kvk_dequant(const kvk_kernels *k, const struct kvk_dequant_args *args, kvk_stream stream, kvk_error *err);
+
+/* How each kernel of a set came to be: for tools and logs. kind is one bit. */
+struct kvk_kernel_info {
+    size_t size;
+    const char *name;     /* kernel name, see gen/name.c */
+    const char *origin;   /* "memory", "cache", "compiled" */
+    const char *manifest; /* the object's manifest text, borrowed */
+    double prepare_ms;    /* time kvk_prepare spent on it */
+    int registers, shared_bytes, local_bytes, threads; /* of the main entry, as the driver reports (-1 unknown) */
+    int resident_ctas;    /* CTAs that fit a multiprocessor (-1 unknown) */
+};
+KVK_API kvk_status kvk_kernel(const kvk_kernels *k, kvk_kind_bits kind, struct kvk_kernel_info *info, kvk_error *err);
+
+/*
+** Small device services, so that tools need no driver of their own. Not needed by engines, which own their memory.
+** Allocations are freed by kvk_free or kvk_close. kvk_copy_* are synchronous with the default stream.
+*/
+KVK_API kvk_status kvk_alloc(kvk_context *ctx, size_t bytes, void **out, kvk_error *err);
+KVK_API void kvk_free(kvk_context *ctx, void *memory);
+KVK_API kvk_status kvk_upload(kvk_context *ctx, void *device, const void *host, size_t bytes, kvk_error *err);
+KVK_API kvk_status kvk_download(kvk_context *ctx, void *host, const void *device, size_t bytes, kvk_error *err);
+KVK_API kvk_status kvk_fill(kvk_context *ctx, void *device, int byte, size_t bytes, kvk_error *err);
+KVK_API kvk_status kvk_device_copy(kvk_context *ctx, void *to, const void *from, size_t bytes, kvk_stream stream,
+                                   kvk_error *err);
+KVK_API kvk_status kvk_synchronize(kvk_context *ctx, kvk_error *err);
+
+/* Times what `body` queues on the stream it is given, with device events where there are any: milliseconds. */
+KVK_API kvk_status kvk_time(kvk_context *ctx, kvk_status (*body)(void *data, kvk_stream stream, kvk_error *err), void *data,
+                            double *ms, kvk_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
