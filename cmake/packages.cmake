@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the parts are built from. Interface targets: dep_llvm, dep_lua, dep_jansson, dep_cmocka, dep_zstd.
+
+function(config_words variable)
+  execute_process(COMMAND ${KVKILN_LLVM_CONFIG} ${ARGN} OUTPUT_VARIABLE words RESULT_VARIABLE status
+    OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${KVKILN_LLVM_CONFIG} ${ARGN} failed: install llvm-22-dev or set KVKILN_LLVM_CONFIG")
+  endif()
+  string(REGEX REPLACE "[ \n]+" ";" words "${words}")
+  set(${variable} ${words} PARENT_SCOPE)
+endfunction()
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_path(KVKILN_XXHASH_INCLUDE xxhash.h REQUIRED) # header only: XXH_INLINE_ALL
+
+# zstd is linked statically and hidden: the runtime must not clash with another zstd of the process.
+find_library(KVKILN_ZSTD_ARCHIVE libzstd.a)
+add_library(dep_zstd INTERFACE)
+if(KVKILN_ZSTD_ARCHIVE)
+  target_link_libraries(dep_zstd INTERFACE ${KVKILN_ZSTD_ARCHIVE})
+endif()
+
+if(KVKILN_GENERATOR)
+  config_words(KVKILN_LLVM_VERSION --version)
+  if(NOT KVKILN_LLVM_VERSION MATCHES "^22\\.")
+    message(FATAL_ERROR "LLVM ${KVKILN_LLVM_VERSION} found, 22 needed")
+  endif()
+  config_words(llvm_include --includedir)
+  add_library(dep_llvm INTERFACE)
+  target_include_directories(dep_llvm SYSTEM INTERFACE ${llvm_include})
+  if(KVKILN_STATIC)
+    include(static)
+  else()
+    config_words(llvm_libs --link-shared --ldflags --libs)
+    target_link_libraries(dep_llvm INTERFACE ${llvm_libs})
+  endif()
+
+  pkg_check_modules(LUA REQUIRED lua5.4)
+  find_library(KVKILN_LUA_ARCHIVE liblua5.4.a REQUIRED)
+  add_library(dep_lua INTERFACE)
+  target_include_directories(dep_lua SYSTEM INTERFACE ${LUA_INCLUDE_DIRS})
+  target_link_libraries(dep_lua INTERFACE ${KVKILN_LUA_ARCHIVE} m ${CMAKE_DL_LIBS})
+
+  pkg_check_modules(JANSSON REQUIRED jansson)
+  add_library(dep_jansson INTERFACE)
+  target_include_directories(dep_jansson SYSTEM INTERFACE ${JANSSON_INCLUDE_DIRS})
+  if(KVKILN_STATIC)
+    find_library(KVKILN_JANSSON_ARCHIVE libjansson.a REQUIRED)
+    target_link_libraries(dep_jansson INTERFACE ${KVKILN_JANSSON_ARCHIVE})
+  else()
+    target_link_libraries(dep_jansson INTERFACE ${JANSSON_LINK_LIBRARIES})
+  endif()
+else()
+  # The build id must equal that of the generator whose kernels this runtime will find in caches and packs.
+  set(KVKILN_LLVM_VERSION "22.1.8" CACHE STRING "LLVM version of the generator that goes with this runtime")
+endif()
+
+if(KVKILN_TESTS)
+  pkg_check_modules(CMOCKA REQUIRED cmocka)
+  add_library(dep_cmocka INTERFACE)
+  target_include_directories(dep_cmocka SYSTEM INTERFACE ${CMOCKA_INCLUDE_DIRS})
+  target_link_libraries(dep_cmocka INTERFACE ${CMOCKA_LINK_LIBRARIES})
+endif()
