@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** plan.h - spec x geometry x target x kind -> every choice a template obeys, with its reason.
+*/
+#ifndef KVKILN_GEN_PLAN_H
+#define KVKILN_GEN_PLAN_H
+
+#include "spec.h"
+#include "target.h"
+
+enum kind { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_COUNT };
+enum plan_operand { OPERAND_F16, OPERAND_BF16_SPLIT, OPERAND_BF16 };
+
+/* One side (key or value) of a slot. Offsets in bytes. */
+struct side {
+    struct codec codec;
+    int head_size;
+    int code_bytes;      /* packed codes */
+    int fields;          /* 16-bit fields per (token, head): codebook 1, affine 2, else 0 */
+    int scale_bytes;     /* block_float: scales per (token, head), stored right after the codes */
+    int code_offset;     /* aos: in the slot; soa: in the data record. Scales of block_float follow at code_offset + code_bytes */
+    int field_offset[2]; /* aos: in the slot; soa: unused */
+    int field_index[2];  /* soa: f of formats.md section 4 */
+    int code_align;      /* power of two that every code_offset address is a multiple of */
+    int norm_at_read;    /* codebook: decoded direction is divided by its length when read (aos with norm_correction) */
+    int norm_at_store;   /* codebook: the stored scalar has it folded in (soa with norm_correction) */
+};
+
+struct slot {
+    struct side key, value;
+    int slot_bytes;     /* even */
+    int record_bytes;   /* soa: data record of one (token, head); aos: = slot_bytes */
+    int fields;         /* of both sides */
+    int alignment;      /* power of two dividing slot_bytes, at most 16 */
+};
+
+struct plan {
+    struct spec spec;
+    struct geometry geo;
+    const struct target *target;
+    enum kind kind;
+    struct slot slot;
+    int warps, threads;       /* a CTA */
+    int vectors;              /* store, dequant: (row, head) pairs a CTA = warps */
+    /* decode, unified */
+    int rows;                 /* query rows a CTA: decode 16; unified 16 a row warp */
+    int row_warps;            /* warps with rows of their own (unified) */
+    int token_warps;          /* warps that share rows and split tokens (decode) */
+    int dim_warps;            /* warps that share rows and tokens and split the value dims */
+    int subtiles;             /* 16-token products a step */
+    int tile_tokens;          /* tokens a step of a CTA: 16 * subtiles * token_warps */
+    int prefetch;             /* 1: codes of the next step are loaded before this one is computed */
+    enum plan_operand key_operand, value_operand; /* how K and Q, V and P meet in the matrix unit */
+    int page_in_tile;         /* a step's 16 * subtiles tokens always lie in one page */
+    int max_registers;        /* nvptx: cap handed to the assembler, 0 = none */
+    int min_ctas;             /* CTAs a multiprocessor that registers are limited for, 0 = none */
+    struct { const char *field; char text[120]; } why[24];
+    int nwhy;
+};
+
+/* Fails with KVK_E_SHAPE or KVK_E_UNSUPPORTED naming field, value and what is possible. */
+kvk_status plan_make(const struct spec *spec, const struct geometry *geo, const struct target *target, enum kind kind,
+                     struct plan *out, kvk_error *err);
+
+/* For people: one "field value  # reason" line each. Returns the length needed. */
+size_t plan_print(const struct plan *plan, char *text, size_t cap);
+
+const char *kind_name(enum kind kind);   /* "store", ... */
+int kind_from_name(const char *name);    /* enum kind or -1 */
+
+/* Byte facts of a slot, shared by plan and manifest. */
+kvk_status slot_make(const struct spec *spec, const struct geometry *geo, struct slot *out, kvk_error *err);
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** target.h - what a target supplies: a row of facts (targets.def) and its family's roles.
+**
+** Matrix role. All families compute X (16 query rows) times Y (tokens or dims), fp32 accumulation, 16 along k a step:
+**   X operand, result: a lane holds `lane_rows` of the 16 rows, x_row(i); the two agree, so that a result becomes an operand
+**   Y operand: a lane holds one y of `y_tile`, y_index()
+**   along k: lanes form `groups` groups; a lane of group() holds `ke` consecutive elements of ITS share. Which k they are for
+**            the hardware does not matter as long as X and Y agree: X and Y operands hold the k of the same (group, step, e).
+**   result: a lane holds, for each of its rows, `ye` elements; result_y(e) is the y of element e
+**   A result over 16 y (16 / y_tile tiles) becomes the X operand of the next product (its k = those y) by x_from_result;
+**   k_index(e) names the y (0..15) that element e of that operand, and so of the matching Y operand, stands for.
+** 16-bit elements travel in pairs: i32, lower element in bits 0-15.
+*/
+#ifndef KVKILN_GEN_TARGET_H
+#define KVKILN_GEN_TARGET_H
+
+#include "kb.h"
+
+enum family { FAMILY_HOST, FAMILY_NVPTX, FAMILY_AMDGCN };
+
+enum {
+    TF_F16 = 1,        /* native f16 <-> f32 conversion and f16 arithmetic */
+    TF_BF16_CVT = 2,   /* native f32 -> bf16 conversion */
+    TF_CP_ASYNC = 4,
+    TF_BULK_COPY = 8,  /* TMA, mbarrier transactions */
+    TF_WGMMA = 16,
+    TF_TCGEN05 = 32,
+    TF_FP8_CVT = 64,
+    TF_MFMA = 128,
+    TF_MFMA_DOUBLE = 256, /* gfx950's double-rate shapes */
+    TF_WMMA_GFX11 = 512,
+    TF_WMMA_GFX12 = 1024
+};
+
+struct mma_shape { int lane_rows, groups, ke, y_tile, ye; };
+
+struct target {
+    const char *name;      /* "sm_90a", "gfx942", "x86-64-v3" */
+    enum family family;
+    const char *cpu, *features; /* for LLVM */
+    unsigned flags;        /* TF_* */
+    int warp;              /* lanes */
+    int shared_bytes;      /* most shared memory a CTA may have */
+    int registers;         /* most a thread may have at 128 threads a CTA, 0 = no such limit */
+    struct mma_shape mma;
+    const struct target_ops *ops;
+};
+
+struct target_ops {
+    const char *triple;
+    int reloc_pic, object; /* object: LLVM emits an object file (amdgcn, host), else text (PTX) */
+    int as_global, as_shared, as_const;
+    void (*initialise)(void); /* the LLVM back end; called once per compile, idempotent */
+    /* Declares the entry with abi.def's parameters, attributes and calling convention, positions the builder in it and
+    ** fills kb's parameter values (kb_bind_param). threads: CTA size. */
+    void (*entry)(struct kb *k, const char *symbol, const char *abi, int threads);
+    void (*finish)(struct kb *k); /* after the last block of an entry (may be NULL) */
+    val (*shared_base)(struct kb *k);
+    val (*tid)(struct kb *k);
+    val (*cta)(struct kb *k);
+    void (*barrier)(struct kb *k);
+    void (*warp_sync)(struct kb *k);
+    val (*shuffle_xor)(struct kb *k, val x, int mask); /* i32 */
+    val (*shuffle)(struct kb *k, val x, val lane);     /* i32 */
+    val (*uniform)(struct kb *k, val x);
+    val (*opaque)(struct kb *k, val x);
+    val (*exp2)(struct kb *k, val x);
+    val (*log2)(struct kb *k, val x);
+    val (*rsqrt)(struct kb *k, val x);
+    val (*rcp)(struct kb *k, val x);
+    val (*byte_perm)(struct kb *k, val a, val b, unsigned selector); /* NULL: generic shifts */
+    val (*pack_half)(struct kb *k, val lo, val hi, int type);        /* NULL: generic */
+    /* matrix role, see above */
+    val (*x_row)(struct kb *k, int i);
+    val (*y_index)(struct kb *k);
+    val (*group)(struct kb *k);
+    val (*result_y)(struct kb *k, int e);
+    val (*k_index)(struct kb *k, int e);
+    int (*reduce_masks)(const struct target *t, int masks[4]); /* xor masks that join the lanes sharing result rows */
+    int (*group_masks)(const struct target *t, int masks[4]);  /* xor masks that join the groups of one y_index */
+    /* acc[lane_rows * ye] += x[lane_rows * ke/2] * y[ke/2]; type KB_F16 or KB_BF16; acc index = row * ye + e */
+    void (*mma)(struct kb *k, int type, val *acc, const val *x, const val *y);
+    /* results over 16 y: r[tile][row][e] f32 -> pairs[row * ke/2 + p] of `type` */
+    void (*x_from_result)(struct kb *k, int type, const val *r, val *pairs);
+};
+
+extern const struct target_ops target_ops_nvptx, target_ops_amdgcn, target_ops_host;
+
+const struct target *target_find(const char *name); /* NULL if unknown */
+const struct target *target_at(int index);          /* NULL past the last */
+
+/* ---- for target_*.c only ---- */
+void kb_bind_param(struct kb *k, const char *name, val value);
+val kb_intrinsic(struct kb *k, const char *name, const int *overloads, int noverloads, const val *args, int nargs);
+#define KB_CALL(name, ...) \
+    kb_intrinsic(k, name, NULL, 0, (const val[]){__VA_ARGS__}, (int)(sizeof((const val[]){__VA_ARGS__}) / sizeof(val)))
+#define KB_CALL_T(name, type, ...) \
+    kb_intrinsic(k, name, (const int[]){type}, 1, (const val[]){__VA_ARGS__}, (int)(sizeof((const val[]){__VA_ARGS__}) / sizeof(val)))
+/* Inline assembly; `effects` adds sideeffect, convergent and a memory clobber. */
+val kb_asm(struct kb *k, int result, const val *args, int nargs, const char *text, const char *constraints, bool effects);
+const struct target *kb_target(struct kb *k);
+void *kb_llvm_builder(struct kb *k);  /* LLVMBuilderRef */
+void *kb_llvm_module(struct kb *k);   /* LLVMModuleRef */
+void *kb_llvm_context(struct kb *k);  /* LLVMContextRef */
+void *kb_llvm_type(struct kb *k, int type); /* LLVMTypeRef */
+int kb_type_of(struct kb *k, val x);
+/* Starts a function of void type with these parameters; positions the builder in its entry block. Returns the function. */
+val kb_function(struct kb *k, const char *symbol, const int *params, int nparams);
+void kb_attribute(struct kb *k, val function, const char *key, const char *value);
+/* Software conversions for targets without TF_F16 (exact, no library call). */
+val kb_soft_f16_to_f32(struct kb *k, val i16);
+val kb_soft_f32_to_f16(struct kb *k, val f32); /* -> i16 */
+
+#endif
