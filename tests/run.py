@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every suite, counts cases, and ends with "N passed, N failed, N skipped".
+
+run.py ROOT BUILD [--full] [--jobs N] [PATTERN...]     only suites whose name contains a PATTERN
+
+A suite is one process. Its cases are its TAP lines, or, where it prints none, its own last line
+"N passed, N failed, N skipped", or else the process itself (exit 77: skipped).
+"""
+import argparse
+import concurrent.futures
+import glob
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+LIMIT_S = 1500  # of one suite: a hang is a failure, not a hung test run
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", type=os.path.abspath)
+    parser.add_argument("build", type=os.path.abspath)
+    parser.add_argument("--full", action="store_true", help="the full product of tests/num instead of its core")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--bin", default=None, help="folder of the kvkiln executable")
+    parser.add_argument("patterns", nargs="*")
+    return parser.parse_args()
+
+
+def gpu_device():
+    """"cuda:0" or "hip:0" if the machine has one that the system can see, else None."""
+    if glob.glob("/dev/nvidia[0-9]*"):
+        return "cuda:0"
+    if os.path.exists("/dev/kfd") and glob.glob("/dev/dri/renderD*"):
+        return "hip:0"
+    return None
+
+
+def suites(args, kvkiln):
+    """[(name, command)], the long ones first."""
+    programs = f"{args.build}/tests"
+    found = []
+    num = f"{programs}/num"
+    if os.path.exists(num):
+        found.append(("num", [num] + (["--full"] if args.full else [])))
+    for folder, name in (("tests/data", "check_data"), ("../shared/golden", "check_golden")):
+        files = sorted(glob.glob(os.path.join(args.root, folder, "*.safetensors")))
+        if files:
+            found.append((name, [kvkiln, "check", "--device", "host"] + files))
+    for folder in ("ir", "cli", "fails", "rt", "ref", "unit", "num", "gpu"):
+        for program in sorted(glob.glob(f"{programs}/{folder}_test_*")):
+            found.append((os.path.basename(program), [program]))
+        for script in sorted(glob.glob(f"{args.root}/tests/{folder}/test_*.py")):
+            found.append((f"{folder}_{os.path.basename(script)}", [sys.executable, "-B", script]))
+        for script in sorted(glob.glob(f"{args.root}/tests/{folder}/test_*.sh")):
+            found.append((f"{folder}_{os.path.basename(script)}", ["bash", script]))
+    found.append(("budgets", [sys.executable, "-B", f"{args.root}/tests/budgets.py", args.root, args.build]))
+    device = gpu_device()
+    if device:
+        found.insert(0, ("gpu_num", [num, "--device", device]))
+        golden = sorted(glob.glob(os.path.join(args.root, "../shared/golden/*.safetensors"))) or sorted(
+            glob.glob(f"{args.root}/tests/data/*.safetensors"))
+        found.insert(0, ("gpu_check", [kvkiln, "check", "--device", device] + golden))
+    return [s for s in found if not args.patterns or any(p in s[0] for p in args.patterns)], device
+
+
+def count(text, status):
+    """(passed, failed, skipped, names of the failed) of one suite's output."""
+    tap = re.findall(r"^\s*(not ok|ok)\b[ \d]*-? *(.*)$", text, re.M)
+    if tap:
+        failed = [name for word, name in tap if word == "not ok" and "# TODO" not in name]
+        skipped = sum(word == "ok" and "# skip" in name.lower() for word, name in tap)
+        passed = sum(word == "ok" for word, _ in tap) - skipped
+    else:
+        failed, skipped, passed = [], 0, 0
+        total = re.findall(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", text)
+        if total:
+            passed, lost, skipped = (int(x or 0) for x in total[-1])
+            failed = ["see its output"] * lost
+        elif status in (0, 77):
+            passed, skipped = int(status == 0), int(status == 77)
+    if status not in (0, 77) and not failed:
+        failed = [f"exit status {status}"]
+    return passed, len(failed), skipped, failed
+
+
+def run(name, command, env, logs):
+    started = time.monotonic()
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=env, timeout=LIMIT_S, text=True, errors="replace")
+        text, status = done.stdout, done.returncode
+    except subprocess.TimeoutExpired as late:
+        text, status = (late.stdout or b"").decode(errors="replace"), f"none after {LIMIT_S} s"
+    except OSError as error:
+        text, status = str(error), 127
+    with open(f"{logs}/{name}.log", "w", encoding="utf-8") as log:
+        log.write(text)
+    return name, time.monotonic() - started, text, count(text, status)
+
+
+def report(name, seconds, text, counted):
+    passed, failed, skipped, names = counted
+    print(f"{'FAIL' if failed else 'ok  '} {name:34} {passed:5} passed {failed:3} failed {skipped:3} skipped "
+          f"{seconds:7.1f} s", flush=True)
+    for lost in names[:20]:
+        print(f"       {lost}")
+    if failed:
+        for line in [x for x in text.split("\n") if not re.match(r"\s*ok\b", x)][-40:]:
+            print(f"     | {line[:300]}")
+    sys.stdout.flush()
+
+
+def main():
+    args = arguments()
+    bin_folder = args.bin or (f"{args.root}/out/bin" if args.build == f"{args.root}/out/build" else f"{args.build}/bin")
+    kvkiln = f"{bin_folder}/kvkiln"
+    todo, device = suites(args, kvkiln)
+    logs = f"{args.build}/test-logs"
+    os.makedirs(logs, exist_ok=True)
+    env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="tap", KVKILN=kvkiln, TEST_ROOT=args.root, TEST_BUILD=args.build,
+               PYTHONDONTWRITEBYTECODE="1", KVKILN_CACHE_DIR=f"{args.build}/test-cache")
+    totals, lock = [0, 0, 0], threading.Lock()
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for future in concurrent.futures.as_completed([pool.submit(run, n, c, env, logs) for n, c in todo]):
+            result = future.result()
+            with lock:
+                report(*result)
+                totals = [a + b for a, b in zip(totals, result[3][:3])]
+    if not device:
+        print("no GPU on this machine: the GPU suites are skipped (check and num on a device)")
+        totals[2] += 2
+    print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
+    return 1 if totals[1] or not totals[0] else 0
+
+
+sys.exit(main())
