@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_slot.c - where the parts of a slot lie, in either layout.
+*/
+#include "part_slot.h"
+
+static void head_aos(struct kb *k, struct slot_head *h, val head) {
+    val stride = kb_param(K, "head_stride");
+    h->record = kb_mul(K, head, stride);
+    h->step = kb_param(K, "position_stride");
+}
+
+static void head_soa(struct kb *k, struct slot_head *h, val head) {
+    val heads32 = kb_param(K, "kv_heads");
+    val heads = kb_zext(K, heads32, KB_I64);
+    h->record = kb_muli(K, head, h->slot->record_bytes);
+    h->step = kb_muli(K, heads, h->slot->record_bytes);
+    val region = kb_muli(K, h->step, h->page_tokens);
+    val own = kb_muli(K, head, 2LL * h->slot->fields * h->page_tokens);
+    h->field = kb_add(K, region, own);
+}
+
+struct slot_head slot_head(struct kb *k, val head) {
+    const struct plan *p = kb_plan(k);
+    struct slot_head h = {.slot = &p->slot, .layout = p->geo.layout, .page_tokens = p->geo.page_tokens};
+    h.cache = kb_param(K, "cache");
+    h.page_stride = kb_param(K, "page_stride");
+    val wide = kb_zext(K, head, KB_I64);
+    if (h.layout == LAYOUT_SOA)
+        head_soa(k, &h, wide);
+    else
+        head_aos(k, &h, wide);
+    return h;
+}
+
+struct slot_token slot_token(struct kb *k, const struct slot_head *h, val page, val position) {
+    struct slot_token t = {.head = h};
+    val page64 = kb_zext(K, page, KB_I64);
+    val page_bytes = kb_mul(K, page64, h->page_stride);
+    val start = kb_offset(K, h->cache, page_bytes);
+    val position64 = kb_zext(K, position, KB_I64);
+    val steps = kb_mul(K, position64, h->step);
+    val bytes = kb_add(K, h->record, steps);
+    t.record = kb_offset(K, start, bytes);
+    t.field = t.record;
+    if (h->layout == LAYOUT_SOA) {
+        val along = kb_shli(K, position64, 1);
+        val field = kb_add(K, h->field, along);
+        t.field = kb_offset(K, start, field);
+    }
+    return t;
+}
+
+val slot_codes(struct kb *k, const struct slot_token *t, const struct side *side) {
+    return kb_offseti(K, t->record, side->code_offset);
+}
+
+val slot_scales(struct kb *k, const struct slot_token *t, const struct side *side) {
+    return kb_offseti(K, t->record, side->code_offset + side->code_bytes);
+}
+
+val slot_field(struct kb *k, const struct slot_token *t, const struct side *side, int i) {
+    if (t->head->layout == LAYOUT_SOA)
+        return kb_offseti(K, t->field, 2LL * side->field_index[i] * t->head->page_tokens);
+    return kb_offseti(K, t->record, side->field_offset[i]);
+}
+
+int slot_field_align(const struct slot_head *h, const struct side *side, int i) {
+    if (h->layout == LAYOUT_SOA) /* the field region starts after page_tokens records */
+        return (h->page_tokens * h->slot->record_bytes) % 2 == 0 ? 2 : 1;
+    return side->field_offset[i] % 2 == 0 ? 2 : 1;
+}
+
+val slot_finite_field(struct kb *k, val bits_i16) {
+    val half = kb_bitcast(K, bits_i16, KB_F16);
+    val x = kb_to_f32(K, half);
+    val number = kb_fcmp(K, KB_ORD, x, x);
+    val zero = kb_f32(K, 0);
+    val some = kb_select(K, number, x, zero);
+    val most = kb_f32(K, 65504), least = kb_f32(K, -65504);
+    val below = kb_fmin(K, some, most);
+    return kb_fmax(K, below, least);
+}
+
+val slot_read_field(struct kb *k, const struct slot_token *t, const struct side *side, int i) {
+    val at = slot_field(k, t, side, i);
+    if (slot_field_align(t->head, side, i) == 2) {
+        val bits = kb_load(K, KB_I16, at, 2);
+        return slot_finite_field(k, bits);
+    }
+    val low8 = kb_load(K, KB_I8, at, 1);
+    val next = kb_offseti(K, at, 1);
+    val high8 = kb_load(K, KB_I8, next, 1);
+    val low = kb_zext(K, low8, KB_I16);
+    val high16 = kb_zext(K, high8, KB_I16);
+    val high = kb_shli(K, high16, 8);
+    val bits = kb_or(K, low, high);
+    return slot_finite_field(k, bits);
+}
+
+void slot_write_field(struct kb *k, const struct slot_token *t, const struct side *side, int i, val x) {
+    val at = slot_field(k, t, side, i);
+    val half = kb_to_half(K, x, KB_F16);
+    val bits = kb_bitcast(K, half, KB_I16);
+    if (slot_field_align(t->head, side, i) == 2) {
+        kb_store(K, bits, at, 2);
+        return;
+    }
+    val low = kb_trunc(K, bits, KB_I8);
+    kb_store(K, low, at, 1);
+    val high16 = kb_lshri(K, bits, 8);
+    val high = kb_trunc(K, high16, KB_I8);
+    val next = kb_offseti(K, at, 1);
+    kb_store(K, high, next, 1);
+}
