@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** ref_store.c - encoders, in the one fp32 arithmetic that all targets share.
+**
+** Every product and every sum is a rounding of its own. Sums over elements are a balanced tree over the element index.
+*/
+#include "ref.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Step k = 1, 2, 4, ... adds element i + k to element i; the zero padding is what the bound on i + k stands for. */
+static float tree_sum(const float *x, int d) {
+    float t[REF_MAX_D];
+
+    memcpy(t, x, (size_t)d * sizeof *t);
+    for (int k = 1; k < d; k *= 2)
+        for (int i = 0; i + k < d; i += 2 * k)
+            t[i] = t[i] + t[i + k];
+    return t[0];
+}
+
+static float sum_squares(const float *x, int d) {
+    float t[REF_MAX_D];
+
+    for (int i = 0; i < d; i++)
+        t[i] = x[i] * x[i];
+    return tree_sum(t, d);
+}
+
+static float limit(float x, float bound) {
+    return isnan(x) ? 0 : x > bound ? bound : x < -bound ? -bound : x;
+}
+
+static void encode_codebook(const struct ref_codec *codec, const float *centroids, enum ref_layout layout,
+                            const float *x, int d, uint8_t *codes, uint16_t *fields, float *edge) {
+    float k[REF_MAX_D], chosen[REF_MAX_D], mid[15], n, scalar;
+
+    for (int i = 0; i < d; i++)
+        k[i] = limit(x[i], 65504);
+    n = sqrtf(sum_squares(k, d));
+    for (int i = 0; i < d; i++) {
+        float divisor = n + 1e-8f;
+        k[i] = k[i] / divisor;
+    }
+    if (codec->rotated)
+        ref_rotate_f32(k, d);
+    ref_midpoints(centroids, codec->bits, mid);
+    for (int i = 0; i < d; i++) {
+        unsigned index = 0;
+        for (int j = 0; j < (1 << codec->bits) - 1; j++)
+            index += k[i] >= mid[j];
+        ref_put_code(codes, codec->bits, i, index);
+        chosen[i] = centroids[index];
+        if (edge)
+            edge[i] = k[i];
+    }
+    scalar = n;
+    if (codec->correction && layout == REF_SOA) {
+        float squared = sum_squares(chosen, d) + 1e-16f;
+        float inverse = 1.0f / sqrtf(squared);
+        scalar = n * inverse;
+    }
+    fields[0] = ref_f16_from(limit(scalar, 65504));
+}
+
+static void affine_range(const float *v, int d, float *mn, float *mx) {
+    int any = 0;
+
+    *mn = *mx = 0;
+    for (int i = 0; i < d; i++) {
+        if (isnan(v[i]))
+            continue;
+        *mn = any && *mn <= v[i] ? *mn : v[i];
+        *mx = any && *mx >= v[i] ? *mx : v[i];
+        any = 1;
+    }
+}
+
+static void encode_affine(const struct ref_codec *codec, const float *x, int d, uint8_t *codes, uint16_t *fields,
+                          float *edge) {
+    float v[REF_MAX_D], mn, mx, z, s, top = (float)((1 << codec->bits) - 1);
+
+    for (int i = 0; i < d; i++)
+        v[i] = isinf(x[i]) ? copysignf(65504, x[i]) : x[i];
+    affine_range(v, d, &mn, &mx);
+    z = limit(mn, 65504);
+    float reciprocal_top = 1.0f / top, range = mx - z;
+    s = range * reciprocal_top;
+    if (!(s > 1e-8f))
+        s = 1e-8f;
+    if (s >= 65520)
+        s = 65504;
+    float reciprocal = 1.0f / s;
+    for (int i = 0; i < d; i++) {
+        float shifted = v[i] - z, quotient = shifted * reciprocal, q = quotient + 0.5f;
+        q = isnan(v[i]) || !(q > 0) ? 0 : q > top ? top : truncf(q);
+        ref_put_code(codes, codec->bits, i, (unsigned)q);
+        if (edge)
+            edge[i] = quotient;
+    }
+    fields[0] = ref_f16_from(s);
+    fields[1] = ref_f16_from(z);
+}
+
+static void encode_float(const struct ref_codec *codec, const float *x, int d, uint8_t *codes) {
+    for (int i = 0; i < d; i++) {
+        switch (codec->format) {
+        case REF_E4M3: codes[i] = isnan(x[i]) ? 0 : ref_e4m3_from(x[i]); break;
+        case REF_E4B15: codes[i] = isnan(x[i]) ? 0 : ref_e4b15_from(x[i]); break;
+        case REF_E5M2: codes[i] = ref_e5m2_from(x[i]); break;
+        case REF_FP16: ref_put16(codes + 2 * i, ref_f16_from(x[i])); break;
+        case REF_BF16: ref_put16(codes + 2 * i, ref_bf16_from(x[i])); break;
+        }
+    }
+}
+
+/* Exponent of the group scale: log2(amax * 0.156) to the nearest integer, decided on the mantissa. */
+static int block_exponent(float amax) {
+    float r = amax * 0.156f, f;
+    int e;
+
+    f = frexpf(r, &e); /* f in [0.5, 1) */
+    return f * 2 >= 0x1.6a09e6p+0f ? e : e - 1;
+}
+
+/* Bounds strictly below w among seven and their negatives; a tie belongs to the lower level. */
+static unsigned block_code(float w) {
+    static const float bounds[] = {-5, -3.5f, -2.5f, -1.75f, -1.25f, -0.75f, -0.25f,
+                                   0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5};
+    unsigned index = 0;
+
+    for (int i = 0; i < 14; i++)
+        index += bounds[i] < w;
+    return index < 7 ? 15 - index : index - 7;
+}
+
+static void encode_block(const struct ref_codec *codec, const float *x, int d, uint8_t *codes) {
+    float y[REF_MAX_D];
+    uint8_t *scales = codes + d / 2;
+
+    for (int i = 0; i < d; i++)
+        y[i] = limit(x[i], 0x1p120f);
+    if (codec->rotated)
+        ref_rotate_stages(y, d);
+    for (int g = 0; g < d / codec->group; g++) {
+        const float *w = y + g * codec->group;
+        float amax = 0;
+        int e;
+
+        for (int i = 0; i < codec->group; i++)
+            amax = fmaxf(amax, fabsf(w[i]));
+        e = amax > 0 ? block_exponent(amax) : -127;
+        if (e + 127 < 1)
+            continue; /* codes and scale are zero already */
+        scales[g] = (uint8_t)(e + 127);
+        for (int i = 0; i < codec->group; i++)
+            ref_put_code(codes, 4, g * codec->group + i, block_code(ldexpf(w[i], -e)));
+    }
+}
+
+void ref_encode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout, const float *x, int d,
+                uint8_t *codes, uint16_t *fields, float *edge) {
+    memset(codes, 0, ref_code_bytes(codec, d));
+    switch (codec->kind) {
+    case REF_CODEBOOK: encode_codebook(codec, centroids, layout, x, d, codes, fields, edge); break;
+    case REF_AFFINE: encode_affine(codec, x, d, codes, fields, edge); break;
+    case REF_FLOAT: encode_float(codec, x, d, codes); break;
+    case REF_BLOCK: encode_block(codec, x, d, codes); break;
+    }
+}
+
+void ref_store(const struct ref_format *f, const struct ref_pool *pool, int64_t slot, const float *key,
+               const float *value) {
+    if (slot < 0 || slot >= pool->pages * f->page_tokens)
+        return;
+    for (int h = 0; h < f->heads; h++) {
+        struct ref_place at = ref_place(f, pool, slot, h);
+        uint16_t fields[REF_MAX_FIELDS];
+
+        ref_encode(&f->key, f->key_centroids, f->layout, key + (size_t)h * (size_t)f->key_size, f->key_size,
+                   pool->data + at.key, fields, NULL);
+        ref_encode(&f->value, f->value_centroids, f->layout, value + (size_t)h * (size_t)f->value_size,
+                   f->value_size, pool->data + at.value, fields + f->key_fields, NULL);
+        for (int i = 0; i < f->key_fields + f->value_fields; i++)
+            ref_put16(pool->data + at.field[i], fields[i]);
+    }
+}

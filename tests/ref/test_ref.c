@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** test_ref.c - is the oracle right? Against the slot bytes and tables printed in the format contract.
+** test_golden.c holds it against the case files.
+*/
+#include "ref.h"
+#include "test_ref.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint32_t crc32_of(const uint8_t *bytes, size_t n) {
+    uint32_t crc = 0xffffffff;
+
+    for (size_t i = 0; i < n; i++) {
+        crc ^= bytes[i];
+        for (int k = 0; k < 8; k++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+    }
+    return ~crc;
+}
+
+static void example_rows(int d, float *key, float *value) {
+    for (int i = 0; i < d; i++) {
+        key[i] = ref_f16_to(ref_f16_from((float)(1.5 * sin(0.37 * i + 0.1) + 0.25 * cos(1.7 * i))));
+        value[i] = ref_f16_to(ref_f16_from((float)(2 * cos(0.21 * i) + 0.3 * sin(2.9 * i))));
+    }
+}
+
+#define VALUES_4                                                                                                \
+    "eeedcb996644221112235588badcfdfdedcb995634130212335597c9ebfdfdddbc8a4725130212426496c9ebedeeceac7a47251211" \
+    "21427496c9dceedfcead7ade3498c0"
+#define KEYS_3                                                                                              \
+    "e5c88d0c888d24c9711ec76de3468ee7c689a3c89124c97124d97127c5601b376e23676ee34892a379721cbb711b3772114a"
+
+static const struct {
+    const char *preset;
+    int d;
+    uint32_t crc;
+    const char *hex;
+} slots[] = {
+    {"turboquant_k8v4", 128, 0x9318CC3E,
+     "2d32363c3e3a373628b2b8b8bcbebab2b093363a3a3b3d392d21a4b8bcbbbabcb8a2282e393d3c393a3698b2b4b9bebc"
+     "b8b6b22837383a3d3c36312baebabababdbcb3a485323b3c3a3b3b31a2abb4bcbdbab9b9ac2e33373c3e3a363525b3b8"
+     "b9bcbeb9b2af03363b3a3b3d392b1aa7b8bcbbbabbb89e2a30393d3c3939359e" VALUES_4},
+    {"turboquant_4bit_nc", 128, 0x93917963,
+     "8a87788738807097889878787c787876876788878f776884879578888899797888997a788f5838717779877787698b77"
+     "87968888979b8e7878b9777876798778114a" VALUES_4},
+    {"turboquant_k3v4_nc", 128, 0x40A13957, KEYS_3 VALUES_4},
+    {"turboquant_3bit_nc", 128, 0xC2874133,
+     KEYS_3 "bfdd929b9404412291adedfb764b6e4a10048936b2b5efdb2d3929419044da48d7be6dbbdda424081269236bdff76b76373998"
+            "c0"},
+    {"ultraquant_4bit", 128, 0x5DD0E4B8,
+     "01000000b10d0f10001000000300000900a001000709a00c001a001000210200001101000791a00c0001000010910200"
+     "091a001120140690004200010a9200907f7e7f7e77777643bceeffffffffed0165777777654412b9dcedededddbb1952"
+     "646565556604e9fdffffffefbe4b737677777757a5e0fdffffffefae4b747777776747957d7e7d7d"},
+    {"turboquant_4bit_nc", 96, 0x4C595958,
+     "888779876f74418277a87878897a7a77798978774e626095775988778b677986796777864281909a887578877b977687"
+     "3b49eeedcb996644221112235588badcfdfdedcb995634130212335597c9ebfdfdddbc8a4725130212426496c9ebedee"
+     "ceacde3498c0"},
+    {"turboquant_3bit_nc", 80, 0x9CE4F7FC,
+     "24cb91df2665e4c68d9f08895cc76d578689e4ca9155868de4b68d520892c748bfdd929b9404412291adedfb764b6e4a"
+     "10048936b2b5efdb2d3929419044373998c0"},
+};
+
+static void slot_bytes_equal_the_contract(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
+        struct ref_format f;
+        float key[REF_MAX_D], value[REF_MAX_D];
+        uint8_t bytes[2048] = {0};
+
+        ref_format_make(&f, ref_spec_find(slots[i].preset), REF_AOS, slots[i].d, slots[i].d, 1, 1);
+        struct ref_pool pool = ref_pool_dense(&f, bytes, 1);
+        example_rows(slots[i].d, key, value);
+        ref_store(&f, &pool, 0, key, value);
+        assert_int_equal(f.slot_bytes * 2, strlen(slots[i].hex));
+        for (size_t b = 0; b < f.slot_bytes; b++) {
+            char two[3] = {slots[i].hex[2 * b], slots[i].hex[2 * b + 1], 0};
+            if (bytes[b] != strtoul(two, NULL, 16))
+                fail_msg("%s d%d byte %zu: %02x, contract %s", slots[i].preset, slots[i].d, b, bytes[b], two);
+        }
+        assert_int_equal(crc32_of(bytes, f.slot_bytes), slots[i].crc);
+    }
+}
+
+static void soa_scalars_equal_the_contract(void **state) {
+    static const struct {
+        const char *preset;
+        int d;
+        uint16_t scalar, also;
+    } want[] = {{"turboquant_4bit_nc", 128, 0x4CB7, 0x4CB6}, {"turboquant_k3v4_nc", 128, 0x4D04, 0x4D04},
+                {"turboquant_4bit_nc", 96, 0x4AE6, 0x4AE6}, {"turboquant_3bit_nc", 80, 0x49FD, 0x49FD}};
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct ref_format f;
+        float key[REF_MAX_D], value[REF_MAX_D];
+        uint8_t bytes[2048] = {0};
+
+        ref_format_make(&f, ref_spec_find(want[i].preset), REF_SOA, want[i].d, want[i].d, 1, 1);
+        struct ref_pool pool = ref_pool_dense(&f, bytes, 1);
+        example_rows(want[i].d, key, value);
+        ref_store(&f, &pool, 0, key, value);
+        uint16_t got = ref_get16(bytes + ref_place(&f, &pool, 0, 0).field[0]);
+        if (got != want[i].scalar && got != want[i].also)
+            fail_msg("%s d%d: %04x", want[i].preset, want[i].d, got);
+    }
+}
+
+static void soa_places_equal_the_contract(void **state) {
+    struct ref_format f;
+
+    (void)state;
+    ref_format_make(&f, ref_spec_find("turboquant_4bit_nc"), REF_SOA, 128, 128, 2, 16);
+    struct ref_pool pool = ref_pool_dense(&f, NULL, 4);
+    struct ref_place at = ref_place(&f, &pool, 16 + 3, 1);
+    assert_int_equal(f.page_bytes, 4288);
+    assert_int_equal(at.key, 4288 + 3 * 256 + 128);
+    assert_int_equal(at.value, 4288 + 3 * 256 + 192);
+    assert_int_equal(at.field[0], 4288 + 4192 + 6);
+    assert_int_equal(at.field[2], 4288 + 4256 + 6);
+}
+
+static void centroids_equal_the_contract(void **state) {
+    static const struct {
+        int d, bits;
+        uint32_t positive[8];
+    } want[] = {
+        {64, 2, {0x3D67B782, 0x3E413937}},
+        {64, 3, {0x3CFADCFB, 0x3DC171FC, 0x3E2BED53, 0x3E899F54}},
+        {128, 3, {0x3CB16317, 0x3D88C955, 0x3DF3243D, 0x3E42A09F}},
+        {128, 4, {0x3C39FBAE, 0x3D0C8559, 0x3D6DD0E1, 0x3DAA99F2, 0x3DE3682B, 0x3E126F17, 0x3E3B36E7, 0x3E772CC4}},
+        {256, 4, {0x3C03828A, 0x3CC6B9FF, 0x3D282948, 0x3D71444A, 0x3DA0CD0C, 0x3DCF16C0, 0x3E046170, 0x3E2EC76E}},
+        {80, 4, {0x3C6B408A, 0x3D31BF16, 0x3D966873, 0x3DD7CBA9, 0x3E0FD323, 0x3E3939D5, 0x3E6CCF45, 0x3E9C53BD}},
+        {112, 3, {0x3CBDA27F, 0x3D923B1A, 0x3E01F6F2, 0x3E5010C2}},
+        {192, 4, {0x3C17DAC6, 0x3CE5783B, 0x3D422D08, 0x3D8B4BA1, 0x3DB9AD4E, 0x3DEF2029, 0x3E18DC27, 0x3E49D143}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        int half = 1 << (want[i].bits - 1);
+        float c[16];
+
+        ref_lloyd_max(want[i].d, want[i].bits, c);
+        for (int k = 0; k < half; k++) {
+            uint32_t bits;
+            memcpy(&bits, &c[half + k], 4);
+            if (bits != want[i].positive[k] || c[half - 1 - k] != -c[half + k])
+                fail_msg("d%d %d bits, centroid %d: %08X", want[i].d, want[i].bits, half + k, bits);
+        }
+    }
+}
+
+static void small_floats_equal_the_contract(void **state) {
+    static const struct {
+        float x;
+        uint8_t byte;
+    } e4m3[] = {{0, 0}, {-0.0f, 0x80}, {0x1p-10f, 0}, {0x1p-9f, 1}, {0x1p-6f, 8}, {0.4f, 0x2D}, {1, 0x38},
+                {240, 0x77}, {448, 0x7E}, {1e6f, 0x7E}, {-INFINITY, 0xFE}},
+      e4b15[] = {{0x1p-17f, 1}, {0x1p-14f, 8}, {0.5f, 0x70}, {1, 0x78}, {-1, 0xF8}, {1.75f, 0x7E}, {100, 0x7E}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof e4m3 / sizeof *e4m3; i++)
+        assert_int_equal(ref_e4m3_from(e4m3[i].x), e4m3[i].byte);
+    for (size_t i = 0; i < sizeof e4b15 / sizeof *e4b15; i++)
+        assert_int_equal(ref_e4b15_from(e4b15[i].x), e4b15[i].byte);
+    for (int b = 0; b < 256; b++) {
+        if ((b & 0x7f) < 0x7f)
+            assert_int_equal(ref_e4m3_from(ref_e4m3_to((uint8_t)b)), b);
+        if ((b & 0x7f) < 0x7c)
+            assert_int_equal(ref_e5m2_from(ref_e5m2_to((uint8_t)b)), b);
+        if ((b & 0x7f) < 0x7f)
+            assert_int_equal(ref_e4b15_from(ref_e4b15_to((uint8_t)b)), b);
+    }
+    for (int h = 0; h < 65536; h++)
+        if ((h & 0x7fff) <= 0x7c00) {
+            assert_int_equal(ref_f16_from(ref_f16_to((uint16_t)h)), h);
+            assert_int_equal(ref_bf16_from(ref_bf16_to((uint16_t)h)), h);
+        }
+}
+
+/* The outliers of formats.md 8.4: v[i] = bf16(-1 + 5 i / 127), element 0 replaced. */
+static void odd_values_equal_the_contract(void **state) {
+    static const struct {
+        float first;
+        uint16_t scale, zero;
+        unsigned code_0, code_127;
+    } want[] = {{-124928, 0x6C44, 0xFBFF, 0, 15}, {-INFINITY, 0x6C44, 0xFBFF, 0, 15}, {124928, 0x7011, 0xBBB0, 15, 0},
+                {INFINITY, 0x6C44, 0xBBB0, 15, 0}, {NAN, 0x354B, 0xBBB0, 0, 15}};
+    const struct ref_codec *codec = &ref_spec_find("turboquant_k8v4")->value;
+    float v[128];
+    uint8_t codes[64];
+    uint16_t fields[2];
+
+    (void)state;
+    for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
+        for (int i = 0; i < 128; i++)
+            v[i] = ref_bf16_to(ref_bf16_from((float)(-1 + 5.0 * i / 127)));
+        v[0] = want[k].first;
+        ref_encode(codec, NULL, REF_AOS, v, 128, codes, fields, NULL);
+        assert_int_equal(fields[0], want[k].scale);
+        assert_int_equal(fields[1], want[k].zero);
+        assert_int_equal(ref_get_code(codes, 4, 0), want[k].code_0);
+        assert_int_equal(ref_get_code(codes, 4, 127), want[k].code_127);
+    }
+    for (int i = 0; i < 128; i++)
+        v[i] = NAN;
+    ref_encode(codec, NULL, REF_AOS, v, 128, codes, fields, NULL);
+    assert_int_equal(fields[0] | fields[1], 0);
+    for (int i = 0; i < 128; i++)
+        v[i] = 0.5f;
+    ref_encode(codec, NULL, REF_AOS, v, 128, codes, fields, NULL);
+    assert_int_equal(fields[0], 0);
+    assert_int_equal(fields[1], 0x3800);
+}
+
+static void rotations_agree_and_are_their_own_inverse(void **state) {
+    static const int sizes[] = {16, 64, 80, 96, 128, 192, 256, 512};
+
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        float a[REF_MAX_D], b[REF_MAX_D];
+        double exact[REF_MAX_D], twice[REF_MAX_D];
+        int d = sizes[s];
+
+        for (int i = 0; i < d; i++)
+            a[i] = b[i] = (float)(exact[i] = (float)sin(i * i + 1.0));
+        ref_rotate_f32(a, d);
+        ref_rotate_stages(b, d);
+        ref_rotate(exact, d);
+        memcpy(twice, exact, sizeof twice);
+        ref_rotate(twice, d);
+        for (int i = 0; i < d; i++) {
+            assert_true(fabs(a[i] - exact[i]) < 2e-6 && fabs(b[i] - exact[i]) < 2e-6);
+            assert_true(fabs(twice[i] - (float)sin(i * i + 1.0)) < 1e-12);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_floats_equal_the_contract),
+        cmocka_unit_test(centroids_equal_the_contract),
+        cmocka_unit_test(rotations_agree_and_are_their_own_inverse),
+        cmocka_unit_test(slot_bytes_equal_the_contract),
+        cmocka_unit_test(soa_scalars_equal_the_contract),
+        cmocka_unit_test(soa_places_equal_the_contract),
+        cmocka_unit_test(odd_values_equal_the_contract),
+    };
+    int failed = cmocka_run_group_tests_name("ref against the contract", tests, NULL, NULL);
+
+    return failed + test_golden_run() ? 1 : 0;
+}
