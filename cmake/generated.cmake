@@ -14,9 +14,13 @@ add_custom_command(OUTPUT ${KVKILN_GENERATED}/build_id.h
 add_custom_target(build_id DEPENDS ${KVKILN_GENERATED}/build_id.h)
 
 # Lua sources of the presets, as text inside the generator.
-if(EXISTS ${CMAKE_SOURCE_DIR}/cmake/embed_specs.cmake)
-  include(embed_specs)
-endif()
+list(TRANSFORM KVKILN_SPEC_FILES PREPEND ${CMAKE_SOURCE_DIR}/ OUTPUT_VARIABLE spec_paths)
+set(KVKILN_EMBED_SOURCES ${KVKILN_GENERATED}/embedded_specs.c)
+add_custom_command(OUTPUT ${KVKILN_EMBED_SOURCES}
+  COMMAND ${CMAKE_COMMAND} -DOUT=${KVKILN_EMBED_SOURCES} "-DSPECS=${spec_paths}" -P
+    ${CMAKE_SOURCE_DIR}/cmake/embed_specs.cmake
+  DEPENDS ${KVKILN_SPEC_FILES} ${CMAKE_SOURCE_DIR}/cmake/embed_specs.cmake COMMENT "presets" VERBATIM)
+add_custom_target(embedded_specs DEPENDS ${KVKILN_EMBED_SOURCES})
 
 # Canonical texts of the same presets, so that the runtime needs no Lua to know them.
 set(KVKILN_TEXTS_SOURCE ${KVKILN_GENERATED}/embedded_texts.c)
@@ -26,7 +30,7 @@ elseif(EXISTS ${CMAKE_SOURCE_DIR}/gen/spec.c AND KVKILN_GENERATOR)
   add_executable(embed_texts cmake/embed_texts.c ${KVKILN_SPEC_SOURCES} ${KVKILN_EMBED_SOURCES})
   target_link_libraries(embed_texts PRIVATE dep_lua)
   target_include_directories(embed_texts PRIVATE ${KVKILN_GENERATED})
-  add_dependencies(embed_texts build_id)
+  add_dependencies(embed_texts build_id embedded_specs)
   add_custom_command(OUTPUT ${KVKILN_TEXTS_SOURCE}
     COMMAND embed_texts ${KVKILN_TEXTS_SOURCE} DEPENDS embed_texts COMMENT "canonical preset texts" VERBATIM)
 else()

@@ -23,7 +23,7 @@ add_library(gen-objects OBJECT ${KVKILN_GEN_SOURCES} ${KVKILN_EMBED_SOURCES})
 target_include_directories(gen-objects PRIVATE ${CMAKE_SOURCE_DIR} ${KVKILN_GENERATED}
   SYSTEM PRIVATE ${KVKILN_XXHASH_INCLUDE})
 target_link_libraries(gen-objects PRIVATE dep_llvm dep_lua)
-add_dependencies(gen-objects build_id)
+add_dependencies(gen-objects build_id embedded_specs)
 
 if(NOT KVKILN_STATIC)
   add_library(kvkiln-gen SHARED)

@@ -13,13 +13,18 @@ endfunction()
 
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-find_path(KVKILN_XXHASH_INCLUDE xxhash.h REQUIRED) # header only: XXH_INLINE_ALL
+# One header, XXH_INLINE_ALL. Its folder may hold the headers of another libc (cross builds): only a copy is shown.
+find_file(KVKILN_XXHASH_H xxhash.h PATHS /usr/include NO_CMAKE_FIND_ROOT_PATH REQUIRED)
+configure_file(${KVKILN_XXHASH_H} ${CMAKE_BINARY_DIR}/include/xxhash.h COPYONLY)
+set(KVKILN_XXHASH_INCLUDE ${CMAKE_BINARY_DIR}/include)
 
 # zstd is linked statically and hidden: the runtime must not clash with another zstd of the process.
-find_library(KVKILN_ZSTD_ARCHIVE libzstd.a)
 add_library(dep_zstd INTERFACE)
-if(KVKILN_ZSTD_ARCHIVE)
-  target_link_libraries(dep_zstd INTERFACE ${KVKILN_ZSTD_ARCHIVE})
+if(NOT CMAKE_CROSSCOMPILING)
+  find_library(KVKILN_ZSTD_ARCHIVE libzstd.a)
+  if(KVKILN_ZSTD_ARCHIVE)
+    target_link_libraries(dep_zstd INTERFACE ${KVKILN_ZSTD_ARCHIVE})
+  endif()
 endif()
 
 if(KVKILN_GENERATOR)

@@ -18,6 +18,11 @@ collect(KVKILN_CLI_SOURCES cli/*.c)
 collect(KVKILN_REF_SOURCES tests/ref/*.c)
 list(FILTER KVKILN_REF_SOURCES EXCLUDE REGEX "/test_|main")
 collect(KVKILN_NUM_SOURCES tests/num/*.c)
-collect(KVKILN_SPEC_FILES specs/*.lua)
+set(KVKILN_SPEC_FILES # in the order in which `kvkiln presets` lists them
+  specs/turboquant_k8v4.lua
+  specs/turboquant_4bit_nc.lua
+  specs/turboquant_k3v4_nc.lua
+  specs/turboquant_3bit_nc.lua
+  specs/ultraquant_4bit.lua)
 # What a generated kernel depends on: a change here makes every cached kernel stale.
 collect(KVKILN_ID_FILES gen/*.[chd]* templates/*.[chd]* runtime/abi.def runtime/object.h runtime/host_*.h)
