@@ -87,6 +87,7 @@ val kb_trunc_f(struct kb *k, val a);       /* toward zero, stays float */
 /* a < b ? a : b and a > b ? a : b: NaN in a gives b; two zeros of different sign give b. Not symmetric: mind shuffles. */
 val kb_fmin(struct kb *k, val a, val b);
 val kb_fmax(struct kb *k, val a, val b);
+val kb_fmaxnum(struct kb *k, val a, val b); /* one instruction on GPUs; zeros and NaN as the target likes */
 
 /* ---- comparison, selection ---- */
 val kb_icmp(struct kb *k, enum kb_pred pred, val a, val b);
