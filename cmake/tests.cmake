@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# One program for each tests/*/test_*.c, linked with both halves (private functions included); see ./dev test.
-if(NOT KVKILN_TESTS OR NOT KVKILN_GENERATOR OR KVKILN_STATIC)
+# One program for each file with a main in tests/*/, linked with both halves (private functions included): ./dev test.
+# A static build makes only `num`, to be carried to machines with a GPU.
+if(NOT KVKILN_TESTS OR NOT KVKILN_GENERATOR)
   return()
 endif()
 
@@ -28,6 +29,15 @@ function(add_suites folder)
     target_link_libraries(${name} PRIVATE ref everything dep_jansson dep_cmocka)
   endforeach()
 endfunction()
+if(KVKILN_NUM_SOURCES)
+  add_executable(num ${KVKILN_NUM_SOURCES})
+  target_link_libraries(num PRIVATE ref everything dep_jansson)
+  if(KVKILN_STATIC)
+    target_link_options(num PRIVATE ${KVKILN_STATIC_LINK})
+    return()
+  endif()
+endif()
+
 foreach(folder unit ref rt ir cli fails gpu)
   add_suites(${folder})
 endforeach()
@@ -39,8 +49,3 @@ foreach(fake IN LISTS fakes)
   set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
 endforeach()
-
-if(KVKILN_NUM_SOURCES)
-  add_executable(num ${KVKILN_NUM_SOURCES})
-  target_link_libraries(num PRIVATE ref everything dep_jansson dep_cmocka)
-endif()
