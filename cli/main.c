@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c - `kvkiln COMMAND ...`: finds the command. */
+#include "cli.h"
+#include "generator.h"
+
+#include <argp.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *what;
+} commands[] = {
+    {"presets", cmd_presets, "the cache formats there are"},
+    {"doctor", cmd_doctor, "drivers, GPUs, assemblers and cache of this machine, and what is missing for what"},
+    {"explain", cmd_explain, "the plan of a kernel, and why"},
+    {"build", cmd_build, "compiles kernels ahead of time"},
+    {"check", cmd_check, "compares a device's kernels with sample files"},
+    {"demo", cmd_demo, "the main job on the sample cases that come with kvkiln"},
+    {"bench", cmd_bench, "times kernels"},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void help(FILE *to)
+{
+    fprintf(to, "Usage: kvkiln COMMAND [OPTION...]\nQuantised KV caches by generated kernels.\n\n");
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(to, "  %-9s %s\n", commands[i].name, commands[i].what);
+    fprintf(to, "\n`kvkiln COMMAND --help` tells more; `kvkiln --version` prints the version.\n");
+}
+
+int main(int argc, char **argv)
+{
+    argp_err_exit_status = CLI_USAGE;
+    generator_register();
+    if (argc < 2) {
+        help(stderr);
+        return CLI_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        help(stdout);
+        return CLI_OK;
+    }
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+        printf("kvkiln %s\n", kvk_version());
+        return CLI_OK;
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(argv[1], commands[i].name)) {
+            char *name = cli_format("kvkiln %s", argv[1]);
+            argv[1] = name; /* argp shows argv[0] */
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    cli_message("'%s' is no command; see kvkiln --help", argv[1]);
+    return CLI_USAGE;
+}

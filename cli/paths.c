@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* paths.c - see paths.h. */
+#include "paths.h"
+
+#include "cli.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+char *paths_executable_dir(void)
+{
+    char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0)
+        return cli_format(".");
+    path[length] = '\0';
+    char *slash = strrchr(path, '/');
+    if (slash)
+        *slash = '\0';
+    return cli_format("%s", slash && slash > path ? path : "/");
+}
+
+static int is_dir(const char *path)
+{
+    struct stat info;
+    return !stat(path, &info) && S_ISDIR(info.st_mode);
+}
+
+/* Folder `relative` to the executable if it exists, malloc'd. */
+static char *beside(const char *relative)
+{
+    char *dir = paths_executable_dir(), *path = cli_format("%s/%s", dir, relative);
+    free(dir);
+    if (is_dir(path))
+        return path;
+    free(path);
+    return NULL;
+}
+
+static char *join(char *list, const char *item)
+{
+    if (!item || !*item)
+        return list;
+    char *joined = *list ? cli_format("%s:%s", list, item) : cli_format("%s", item);
+    free(list);
+    return joined;
+}
+
+char *paths_specs(const char *option)
+{
+    char *tree = beside("../../specs"), *installed = beside("../share/kvkiln/specs");
+    char *list = join(join(cli_format("%s", ""), option), getenv("KVKILN_SPECS"));
+    list = join(join(list, tree), installed);
+    free(tree);
+    free(installed);
+    return list;
+}
+
+char *paths_data(const char *option)
+{
+    if (option)
+        return is_dir(option) ? cli_format("%s", option) : NULL;
+    char *tree = beside("../../tests/data");
+    return tree ? tree : beside("../share/kvkiln/data");
+}
