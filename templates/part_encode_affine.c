@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_encode_affine.c - codes between a minimum and a maximum, scale and zero in two fields (formats.md section 8.3).
+*/
+#include "part_encode.h"
+
+/* Infinities become +-65504, finite values stay whatever their size, -0 becomes +0 so that minima have one sign. */
+static val bounded(struct kb *k, val x) {
+    val infinity = kb_f32_bits(K, 0x7F800000), minus_infinity = kb_f32_bits(K, 0xFF800000);
+    val most = kb_f32(K, 65504), least = kb_f32(K, -65504), zero = kb_f32(K, 0);
+    val high = kb_fcmp(K, KB_OEQ, x, infinity);
+    val low = kb_fcmp(K, KB_OEQ, x, minus_infinity);
+    val a = kb_select(K, high, most, x);
+    val b = kb_select(K, low, least, a);
+    return kb_fadd(K, b, zero);
+}
+
+/* Extremes over the elements that are numbers; both 0 if there are none. */
+static void range(struct kb *k, const struct rowvec *v, val *least, val *most) {
+    val infinity = kb_f32_bits(K, 0x7F800000), minus_infinity = kb_f32_bits(K, 0xFF800000), zero = kb_f32(K, 0);
+    val low[ROWVEC_MAX], high[ROWVEC_MAX];
+    for (int i = 0; i < v->e; i++) {
+        val number = kb_fcmp(K, KB_ORD, v->x[i], v->x[i]);
+        low[i] = kb_select(K, number, v->x[i], infinity);
+        high[i] = kb_select(K, number, v->x[i], minus_infinity);
+    }
+    val mn = rowvec_min(k, v, low);
+    val mx = rowvec_max(k, v, high);
+    val none = kb_fcmp(K, KB_OEQ, mn, infinity);
+    *least = kb_select(K, none, zero, mn);
+    *most = kb_select(K, none, zero, mx);
+}
+
+static val scale_of(struct kb *k, val z, val most, int top) {
+    val reciprocal = kb_f32(K, (double)(1.0f / (float)top));
+    val small = kb_f32(K, (double)1e-8f), large = kb_f32(K, 65520), largest = kb_f32(K, 65504);
+    val width = kb_fsub(K, most, z);
+    val s = kb_fmul(K, width, reciprocal);
+    s = kb_fmax(K, s, small);
+    val over = kb_fcmp(K, KB_OGE, s, large);
+    return kb_select(K, over, largest, s);
+}
+
+/* trunc((x - z) / s + 0.5) within 0..top; a NaN gives 0. */
+static val quantise(struct kb *k, val x, val z, val inverse, int top) {
+    val half = kb_f32(K, 0.5), zero = kb_f32(K, 0), limit = kb_f32(K, top);
+    val shifted = kb_fsub(K, x, z);
+    val quotient = kb_fmul(K, shifted, inverse);
+    val q = kb_fadd(K, quotient, half);
+    q = kb_fmax(K, q, zero);
+    q = kb_fmin(K, q, limit);
+    return kb_fptoui(K, q);
+}
+
+void encode_affine(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out) {
+    int top = (1 << side->codec.bits) - 1;
+    val least, most, one = kb_f32(K, 1), bound = kb_f32(K, 65504);
+    for (int i = 0; i < v->e; i++)
+        v->x[i] = bounded(K, v->x[i]);
+    range(k, v, &least, &most);
+    val z = encode_sanitise(K, least, bound);
+    val s = scale_of(k, z, most, top);
+    val inverse = kb_fdiv(K, one, s);
+    for (int i = 0; i < v->e; i++)
+        out->code[i] = quantise(k, v->x[i], z, inverse, top);
+    out->field[0] = s;
+    out->field[1] = z;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_rotate.c - Walsh-Hadamard rotation of a vector that a warp holds.
+**
+** Butterfly with mask m: element i without bit m becomes x[i] + x[i + m], element i + m becomes x[i] - x[i + m]. Masks
+** below e pair elements of a lane, the others pair lanes.
+*/
+#include "part_rowvec.h"
+
+static void butterfly_in_lane(struct kb *k, struct rowvec *v, int mask) {
+    for (int i = 0; i < v->e; i++) {
+        if (i & mask)
+            continue;
+        val a = v->x[i], b = v->x[i + mask];
+        v->x[i] = kb_fadd(K, a, b);
+        v->x[i + mask] = kb_fsub(K, a, b);
+    }
+}
+
+/* The upper lane of a pair needs other - own: own with its sign turned, added to the other. */
+static void butterfly_across(struct kb *k, struct rowvec *v, int lane_mask) {
+    val bit = kb_andi(K, v->lane, lane_mask);
+    val upper = kb_icmpi(K, KB_NE, bit, 0);
+    val turn = kb_i32(K, -0x80000000LL), keep = kb_i32(K, 0);
+    val sign = kb_select(K, upper, turn, keep);
+    for (int i = 0; i < v->e; i++) {
+        val other = kb_shuffle_xor(K, v->x[i], lane_mask);
+        val word = kb_bitcast(K, v->x[i], KB_I32);
+        val turned = kb_xor(K, word, sign);
+        val own = kb_bitcast(K, turned, KB_F32);
+        v->x[i] = kb_fadd(K, other, own);
+    }
+}
+
+static void butterfly(struct kb *k, struct rowvec *v, int mask) {
+    if (mask < v->e)
+        butterfly_in_lane(k, v, mask);
+    else
+        butterfly_across(k, v, mask / v->e);
+}
+
+static void scale_by(struct kb *k, struct rowvec *v, val factor) {
+    for (int i = 0; i < v->e; i++)
+        v->x[i] = kb_fmul(K, v->x[i], factor);
+}
+
+/* fp32(1 / sqrt(order)): a power of two, times fp32(sqrt(1/2)) if the exponent is odd. */
+static val inverse_root(struct kb *k, int order) {
+    double f = 1;
+    for (; order >= 4; order /= 4)
+        f /= 2;
+    if (order == 2)
+        f *= 0.70710678118654752440;
+    return kb_f32(K, f);
+}
+
+void rotate(struct kb *k, struct rowvec *v) {
+    int order = rowvec_order(v->d);
+    for (int mask = 1; mask < order; mask *= 2)
+        butterfly(k, v, mask);
+    val factor = inverse_root(k, order);
+    scale_by(k, v, factor);
+}
+
+void rotate_staged(struct kb *k, struct rowvec *v) {
+    int order = rowvec_order(v->d);
+    val factor = kb_f32_bits(K, 0x3F3504F3);
+    for (int mask = 1; mask < order; mask *= 2) {
+        butterfly(k, v, mask);
+        scale_by(k, v, factor);
+    }
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_rowvec.c - one vector of D elements held by one warp.
+*/
+#include "part_rowvec.h"
+
+int rowvec_order(int d) { return d & -d; }
+
+void rowvec_make(struct kb *k, struct rowvec *v, int d) {
+    int warp = kb_warp_size(k);
+    *v = (struct rowvec){.d = d, .e = 1};
+    while (v->e * warp < d)
+        v->e *= 2;
+    if (v->e > rowvec_order(d) || v->e > ROWVEC_MAX) {
+        kb_fail(K, "head size %d: a warp of %d lanes cannot hold the vector in whole blocks of %d", d, warp, rowvec_order(d));
+        v->e = 1;
+    }
+    v->lanes = d / v->e;
+    v->lane = kb_lane(K);
+    if (v->lanes < warp)
+        v->active = kb_icmpi(K, KB_ULT, v->lane, v->lanes);
+}
+
+/* Pointer to the lane's first 16-bit element; inactive lanes point to element 0. */
+static val lane_pointer(struct kb *k, const struct rowvec *v, val row) {
+    val lane = v->lane;
+    if (v->active) {
+        val zero = kb_i32(K, 0);
+        lane = kb_select(K, v->active, lane, zero);
+    }
+    val bytes = kb_muli(K, lane, 2 * v->e);
+    return kb_offset(K, row, bytes);
+}
+
+void rowvec_load(struct kb *k, struct rowvec *v, int type, val row) {
+    val from = lane_pointer(k, v, row);
+    val zero = kb_f32(K, 0);
+    for (int i = 0; i < v->e; i++) {
+        val at = kb_offseti(K, from, 2 * i);
+        val half = kb_load_once(K, type, at, 2);
+        val x = kb_to_f32(K, half);
+        v->x[i] = v->active ? kb_select(K, v->active, x, zero) : x;
+    }
+}
+
+struct rowvec_if rowvec_if_active(struct kb *k, const struct rowvec *v) {
+    struct rowvec_if i = {.used = v->active != NULL};
+    if (i.used)
+        i.branch = kb_if(K, v->active);
+    return i;
+}
+
+void rowvec_endif(struct kb *k, struct rowvec_if *i) {
+    if (i->used)
+        kb_endif(K, &i->branch);
+}
+
+void rowvec_store(struct kb *k, const struct rowvec *v, int type, val row) {
+    val to = lane_pointer(k, v, row);
+    struct rowvec_if only = rowvec_if_active(k, v);
+    for (int i = 0; i < v->e; i++) {
+        val half = kb_to_half(K, v->x[i], type);
+        val at = kb_offseti(K, to, 2 * i);
+        kb_store(K, half, at, 2);
+    }
+    rowvec_endif(k, &only);
+}
+
+/* The tree: neighbours inside the lane first, then neighbouring lanes. `join` must be commutative to the bit. */
+static val reduce(struct kb *k, const struct rowvec *v, const val *x, int groups_of_lanes,
+                  val (*join)(struct kb *, val, val)) {
+    val t[ROWVEC_MAX];
+    for (int i = 0; i < v->e; i++)
+        t[i] = x[i];
+    for (int step = 1; step < v->e; step *= 2)
+        for (int i = 0; i < v->e; i += 2 * step)
+            t[i] = join(K, t[i], t[i + step]);
+    for (int mask = 1; mask < groups_of_lanes; mask *= 2) {
+        val other = kb_shuffle_xor(K, t[0], mask);
+        t[0] = join(K, t[0], other);
+    }
+    return t[0];
+}
+
+/* Inactive lanes count as `neutral`. */
+static val reduce_all(struct kb *k, const struct rowvec *v, const val *x, val neutral,
+                      val (*join)(struct kb *, val, val)) {
+    val t[ROWVEC_MAX];
+    for (int i = 0; i < v->e; i++)
+        t[i] = v->active ? kb_select(K, v->active, x[i], neutral) : x[i];
+    return reduce(k, v, t, v->lanes, join);
+}
+
+val rowvec_sum(struct kb *k, const struct rowvec *v, const val *x) {
+    val zero = kb_f32(K, 0);
+    return reduce_all(k, v, x, zero, kb_fadd);
+}
+
+val rowvec_sum_squares(struct kb *k, const struct rowvec *v) {
+    val squares[ROWVEC_MAX];
+    for (int i = 0; i < v->e; i++)
+        squares[i] = kb_fmul(K, v->x[i], v->x[i]);
+    return rowvec_sum(k, v, squares);
+}
+
+val rowvec_min(struct kb *k, const struct rowvec *v, const val *x) {
+    val infinity = kb_f32_bits(K, 0x7F800000);
+    return reduce_all(k, v, x, infinity, kb_fmin);
+}
+
+val rowvec_max(struct kb *k, const struct rowvec *v, const val *x) {
+    val infinity = kb_f32_bits(K, 0xFF800000);
+    return reduce_all(k, v, x, infinity, kb_fmax);
+}
+
+int rowvec_group_max(struct kb *k, const struct rowvec *v, const val *x, int group, val *out) {
+    struct rowvec part = *v;
+    int groups = v->e > group ? v->e / group : 1;
+    part.e = v->e / groups;
+    for (int j = 0; j < groups; j++)
+        out[j] = reduce(k, &part, x + j * part.e, group / part.e, kb_fmax);
+    return groups;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_rowvec.h - one vector of D elements held by one warp.
+**
+** A lane holds e consecutive elements, element lane * e + i in x[i]; e is the smallest power of two for which the vector
+** fits the warp, and it divides every block of the rotation. Lanes at or beyond D / e are inactive: they load zeros and
+** store nothing, but take part in shuffles. All lanes of the warp must reach these calls.
+**
+** Reductions and rotations have one order of operations on every target (formats.md section 8.5).
+*/
+#ifndef KVKILN_PART_ROWVEC_H
+#define KVKILN_PART_ROWVEC_H
+
+#include "../gen/plan.h"
+
+enum { ROWVEC_MAX = 32 };
+
+struct rowvec {
+    int d, e, lanes;      /* lanes that hold elements */
+    val lane, active;     /* active: i1, NULL when all lanes are */
+    val x[ROWVEC_MAX];    /* f32 */
+};
+
+/* An empty vector: x is not set. */
+void rowvec_make(struct kb *k, struct rowvec *v, int d);
+
+/* The largest power of two that divides d: the order of a rotation block. */
+int rowvec_order(int d);
+
+/* row: pointer to element 0 of KB_F16 or KB_BF16 elements, aligned to one element. */
+void rowvec_load(struct kb *k, struct rowvec *v, int type, val row);
+void rowvec_store(struct kb *k, const struct rowvec *v, int type, val row);
+
+/* Run the code between for active lanes only. */
+struct rowvec_if { struct kb_if branch; int used; };
+struct rowvec_if rowvec_if_active(struct kb *k, const struct rowvec *v);
+void rowvec_endif(struct kb *k, struct rowvec_if *i);
+
+/* Of x, which has v's shape; equal bits in all active lanes. The sum is the balanced tree over the element index. */
+val rowvec_sum(struct kb *k, const struct rowvec *v, const val *x);
+val rowvec_sum_squares(struct kb *k, const struct rowvec *v);
+val rowvec_min(struct kb *k, const struct rowvec *v, const val *x); /* no NaN and no -0 in x */
+val rowvec_max(struct kb *k, const struct rowvec *v, const val *x);
+/* Maximum over each aligned group of `group` elements (a power of two that divides D); out[j] is that of the lane's
+** group j. Returns how many groups begin or lie in a lane: max(1, e / group). */
+int rowvec_group_max(struct kb *k, const struct rowvec *v, const val *x, int group, val *out);
+
+/* part_rotate.c: Walsh-Hadamard over blocks of rowvec_order(d), its own inverse.
+** The plain form multiplies once at the end; the staged one after each butterfly (formats.md section 10.3). */
+void rotate(struct kb *k, struct rowvec *v);
+void rotate_staged(struct kb *k, struct rowvec *v);
+
+#endif
