@@ -58,3 +58,11 @@ if(KVKILN_CLI_SOURCES)
     add_dependencies(kvkiln-cli kvkiln-gen)
   endif()
 endif()
+
+# ---- installation ----
+include(GNUInstallDirs)
+install(TARGETS kvkiln-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(NOT KVKILN_STATIC)
+  install(TARGETS kvkiln kvkiln-gen LIBRARY DESTINATION lib) # rpath: $ORIGIN/../lib
+  install(FILES runtime/kvkiln.h runtime/status.def DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kvkiln)
+endif()
