@@ -18,6 +18,7 @@ PRODUCT = ("gen/", "templates/", "runtime/", "cli/", "cmake/")
 # Writable data that the libraries may have, and why.
 WRITABLE = {
     "registered": "the generator of a static build, set once before the first kvk_open",
+    "once": "pthread_once of LLVM's own registration of a target",
 }
 # Calls that end the process, print, or read the environment belong to cli/; who may do otherwise, and why.
 CALLS = {"getenv", "secure_getenv", "setenv", "exit", "_exit", "abort", "printf", "puts", "putchar", "vprintf",
@@ -82,7 +83,7 @@ def function_sizes():
 
 
 def file_sizes():
-    sizes = {n: len(lines(n)) for n in named(".c", ".h", ".def", ".py", ".sh", ".cmake", ".lua")}
+    sizes = {n: len(lines(n)) for n in named(".c", ".h", ".def", ".py", ".sh", ".cmake")}
     note(f"{len(sizes)} files, median {statistics.median(sizes.values()):.0f}, longest {max(sizes.values())} lines")
     if statistics.median(sizes.values()) > 300:
         yield "median of file lengths is over 300"
@@ -128,7 +129,7 @@ def includes():
 
 def spdx():
     for name in named(".c", ".h", ".def", ".lua", ".py", ".sh", ".cmake", "CMakeLists.txt") + ["dev", ".ci/run"]:
-        if name in FILES and not any("SPDX-License-Identifier: Apache-2.0" in x for x in lines(name)[:3]):
+        if name in FILES and not name.startswith("tests/fails/") and not any("SPDX-License-Identifier: Apache-2.0" in x for x in lines(name)[:3]):
             yield f"{name} has no SPDX line"
 
 
@@ -216,7 +217,7 @@ def main():
             wrong = list(rule())
         except Exception as error:  # a rule that cannot be checked is a rule that failed
             wrong = [f"{type(error).__name__}: {error}"]
-        for text in wrong:
+        for text in wrong[:60]:
             note(text)
         print(f"{'not ok' if wrong else 'ok'} {number} - budgets_{rule.__name__}", flush=True)
         failed += bool(wrong)
