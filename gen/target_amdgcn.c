@@ -17,12 +17,14 @@
 #include <llvm-c/Core.h> /* first: its parameters are named like the builder's macro */
 #include <llvm-c/Target.h>
 
+#include "abi_table.h"
 #include "target.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { SPACE_GLOBAL = 1, SPACE_SHARED = 3, SPACE_CONST = 4, CODE_OBJECT_VERSION = 500 };
+enum { SPACE_GLOBAL = 1, SPACE_SHARED = 3, SPACE_CONST = 4, CODE_OBJECT_VERSION = 500, ENTRY_PARAMS_MAX = 32 };
 
 /* DPP control words: how a lane picks its source lane. */
 enum {
@@ -36,7 +38,7 @@ enum {
 static bool is_gfx9(struct kb *k) { return kb_target(k)->flags & TF_MFMA; }
 static bool is_gfx11(struct kb *k) { return kb_target(k)->flags & TF_WMMA_GFX11; }
 
-static void initialise(void)
+static void initialise_once(void)
 {
     LLVMInitializeAMDGPUTargetInfo();
     LLVMInitializeAMDGPUTarget();
@@ -45,17 +47,13 @@ static void initialise(void)
     LLVMInitializeAMDGPUAsmParser(); /* inline assembly */
 }
 
-/* ---- the entry point ---- */
+static void initialise(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, initialise_once);
+}
 
-static const struct { const char *entry, *name; int type; } abi_params[] = {
-#define TYPE_PTR KB_GLOBAL
-#define TYPE_I64 KB_I64
-#define TYPE_I32 KB_I32
-#define TYPE_F32 KB_F32
-#define ABI(entry, type, name) {#entry, #name, TYPE_##type},
-#include "../runtime/abi.def"
-#undef ABI
-};
+/* ---- the entry point ---- */
 
 static void code_object_version(struct kb *k)
 {
@@ -83,13 +81,9 @@ static void needs_little(struct kb *k, val f)
 
 static void entry(struct kb *k, const char *symbol, const char *abi, int threads)
 {
-    int types[sizeof abi_params / sizeof *abi_params], n = 0;
-    const char *names[sizeof abi_params / sizeof *abi_params];
-    for (size_t i = 0; i < sizeof abi_params / sizeof *abi_params; i++)
-        if (!strcmp(abi_params[i].entry, abi)) {
-            types[n] = abi_params[i].type;
-            names[n++] = abi_params[i].name;
-        }
+    const char *names[ENTRY_PARAMS_MAX];
+    int types[ENTRY_PARAMS_MAX], offsets[ENTRY_PARAMS_MAX];
+    int n = abi_params(abi, names, types, offsets, ENTRY_PARAMS_MAX);
     if (!n)
         kb_fail(k, "no parameters of entry %s", abi);
     val f = kb_function(k, symbol, types, n);
@@ -199,7 +193,7 @@ static val shuffle_xor(struct kb *k, val x, int mask)
 }
 
 static val uniform(struct kb *k, val x) { return KB_CALL_T("llvm.amdgcn.readfirstlane", KB_I32, x); }
-static val opaque(struct kb *k, val x) { return kb_asm(k, KB_I32, &x, 1, "", "=v,0", false); }
+static val opaque(struct kb *k, val x) { return kb_asm(k, KB_I32, &x, 1, "", "=v,0", true); }
 
 /* ---- arithmetic: one instruction each, within 1 ulp; subnormal results (and arguments of rcp, rsqrt, log) are flushed ---- */
 
