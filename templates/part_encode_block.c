@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_encode_block.c - FP4 E2M1 elements with one scale a group (formats.md sections 10.3 and 15).
+*/
+#include "part_encode.h"
+
+/* 2^(byte - 127) for a byte of 1..254. */
+static val power_of_two(struct kb *k, val biased) {
+    val bits = kb_shli(K, biased, 23);
+    return kb_bitcast(K, bits, KB_F32);
+}
+
+static val sign_of(struct kb *k, val x) {
+    val bits = kb_bitcast(K, x, KB_I32);
+    val high = kb_lshri(K, bits, 28);
+    return kb_andi(K, high, 8);
+}
+
+/* How many of the bounds between E2M1's levels w passes; pass[i] says whether a tie does. */
+static val count(struct kb *k, val w, const enum kb_fpred *pass) {
+    static const float bounds[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5};
+    val n = kb_i32(K, 0);
+    for (int i = 0; i < 7; i++) {
+        val bound = kb_f32(K, bounds[i]);
+        val passed = kb_fcmp(K, pass[i], w, bound);
+        val one = kb_zext(K, passed, KB_I32);
+        n = kb_add(K, n, one);
+    }
+    return n;
+}
+
+/* UltraQuant: a tie goes to the lower level, so magnitudes of negative numbers round up on ties; code 8 is never written. */
+static val code_ultraquant(struct kb *k, val w) {
+    static const enum kb_fpred above[7] = {KB_OGT, KB_OGT, KB_OGT, KB_OGT, KB_OGT, KB_OGT, KB_OGT};
+    static const enum kb_fpred from[7] = {KB_OGE, KB_OGE, KB_OGE, KB_OGE, KB_OGE, KB_OGE, KB_OGE};
+    val positive = count(k, w, above);
+    val turned = kb_fneg(K, w);
+    val negative = count(k, turned, from);
+    val coded = kb_addi(K, negative, 8);
+    val below = kb_icmpi(K, KB_NE, negative, 0);
+    return kb_select(K, below, coded, positive);
+}
+
+/* E2M1 with ties to even: a tie passes the bound if the level above it has an even code. */
+static val code_nearest(struct kb *k, val w) {
+    static const enum kb_fpred pass[7] = {KB_OGT, KB_OGE, KB_OGT, KB_OGE, KB_OGT, KB_OGE, KB_OGT};
+    val magnitude = kb_fabs(K, w);
+    val level = count(k, magnitude, pass);
+    val sign = sign_of(k, w);
+    val some = kb_icmpi(K, KB_NE, level, 0);
+    val zero = kb_i32(K, 0);
+    val kept = kb_select(K, some, sign, zero);
+    return kb_or(K, level, kept);
+}
+
+/* Biased exponent of the group scale; 0 for a group that becomes zero. */
+static val scale_ultraquant(struct kb *k, val amax) {
+    val constant = kb_f32_bits(K, 0x3E1FBE77); /* 0.156 */
+    val r = kb_fmul(K, amax, constant);
+    val bits = kb_bitcast(K, r, KB_I32);
+    val exponent = kb_lshri(K, bits, 23);
+    val mantissa = kb_andi(K, bits, 0x7FFFFF);
+    val up = kb_icmpi(K, KB_UGE, mantissa, 0x3504F3);
+    val one = kb_zext(K, up, KB_I32);
+    val biased = kb_add(K, exponent, one);
+    val tiny = kb_icmpi(K, KB_EQ, exponent, 0); /* subnormal r: below 2^-126 the exponent field says nothing */
+    val edge = kb_icmpi(K, KB_UGE, bits, 0x5A827A); /* sqrt(2) / 2 of 2^-126 still rounds up to it */
+    val least = kb_zext(K, edge, KB_I32);
+    return kb_select(K, tiny, least, biased);
+}
+
+/* floor(log2 amax) - 2, at least the smallest scale. */
+static val scale_mxfp4(struct kb *k, val amax) {
+    val bits = kb_bitcast(K, amax, KB_I32);
+    val exponent = kb_lshri(K, bits, 23);
+    val lowered = kb_addi(K, exponent, -2);
+    val least = kb_i32(K, 0), some = kb_i32(K, 1);
+    val biased = kb_smax(K, lowered, some);
+    val zero = kb_icmpi(K, KB_EQ, bits, 0);
+    return kb_select(K, zero, least, biased);
+}
+
+/* x / 2^(biased - 127), exact where a code depends on it; 0 for biased 0. */
+static val unscale(struct kb *k, val x, val biased) {
+    val negated = kb_muli(K, biased, -1);
+    val inverse = kb_addi(K, negated, 254); /* positive: the bound on elements keeps biased below 253 */
+    val factor = power_of_two(k, inverse);
+    val scaled = kb_fmul(K, x, factor);
+    val some = kb_icmpi(K, KB_NE, biased, 0);
+    val zero = kb_f32(K, 0);
+    return kb_select(K, some, scaled, zero);
+}
+
+static void encode_exponent_group(struct kb *k, enum block_rule rule, val amax, const val *x, int n, val *scale, val *code) {
+    *scale = rule == BLOCK_ULTRAQUANT ? scale_ultraquant(k, amax) : scale_mxfp4(k, amax);
+    for (int i = 0; i < n; i++) {
+        val w = unscale(k, x[i], *scale);
+        code[i] = rule == BLOCK_ULTRAQUANT ? code_ultraquant(k, w) : code_nearest(k, w);
+    }
+}
+
+/* Magnitude of an e4m3 byte below 0x7F. */
+static val e4m3_value(struct kb *k, val byte) {
+    val placed = kb_shli(K, byte, 20);
+    val small = kb_bitcast(K, placed, KB_F32);
+    val power = kb_f32_bits(K, 0x7B800000); /* 2^120 */
+    return kb_fmul(K, small, power);
+}
+
+static void encode_nvfp4_group(struct kb *k, val amax, const val *x, int n, val *scale, val *code) {
+    val six = kb_f32(K, 6), zero = kb_f32(K, 0), one = kb_f32(K, 1);
+    val wanted = kb_fdiv(K, amax, six);
+    *scale = encode_e4m3(k, wanted);
+    val stored = e4m3_value(k, *scale);
+    val some = kb_icmpi(K, KB_NE, *scale, 0);
+    val divisor = kb_select(K, some, stored, one);
+    for (int i = 0; i < n; i++) {
+        val quotient = kb_fdiv(K, x[i], divisor);
+        val w = kb_select(K, some, quotient, zero);
+        code[i] = code_nearest(k, w);
+    }
+}
+
+void encode_block(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out) {
+    val magnitude[ROWVEC_MAX], amax[2];
+    val most = kb_f32_bits(K, 0x7B800000); /* 2^120 */
+    enum block_rule rule = side->codec.rule;
+    for (int i = 0; i < v->e; i++)
+        v->x[i] = encode_sanitise(K, v->x[i], most);
+    if (side->codec.rotation == ROTATION_HADAMARD) {
+        if (rule == BLOCK_ULTRAQUANT)
+            rotate_staged(k, v);
+        else
+            rotate(k, v);
+    }
+    for (int i = 0; i < v->e; i++)
+        magnitude[i] = kb_fabs(K, v->x[i]);
+    int groups = rowvec_group_max(k, v, magnitude, side->codec.group, amax), n = v->e / groups;
+    for (int j = 0; j < groups; j++)
+        if (rule == BLOCK_NVFP4)
+            encode_nvfp4_group(k, amax[j], v->x + j * n, n, &out->scale[j], out->code + j * n);
+        else
+            encode_exponent_group(k, rule, amax[j], v->x + j * n, n, &out->scale[j], out->code + j * n);
+}
