@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** build.c - one kernel, from its key to entries that can be launched. Everything slow happens here, under no lock.
+*/
+#include "context.h"
+
+#include "build_id.h"
+#include "error.h"
+#include "key.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void kernel_free(kvk_context *ctx, struct kernel *k)
+{
+    if (!k)
+        return;
+    if (k->module)
+        ctx->driver->unload(ctx->device, k->module);
+    free(k->bytes);
+    free(k->key);
+    free(k);
+}
+
+static kvk_status check_manifest(const kvk_context *ctx, struct kernel *k, kvk_error *err)
+{
+    long long abi;
+    char target[32];
+    if (!object_get(&k->object, "kernel", k->name, sizeof k->name))
+        return ERR(err, KVK_E_OBJECT, "a manifest has no line \"kernel\"");
+    if (!object_get_int(&k->object, "abi", &abi) || abi != KVK_ABI_VERSION)
+        return ERR(err, KVK_E_OBJECT, "kernel %s has another argument layout than version %d", k->name, KVK_ABI_VERSION);
+    if (!object_get(&k->object, "target", target, sizeof target) || strcmp(target, ctx->info.target) != 0)
+        return ERR(err, KVK_E_OBJECT, "kernel %s is not made for %s", k->name, ctx->info.target);
+    if (!object_get_int(&k->object, "rows", &k->rows))
+        k->rows = 0;
+    if (!object_get_int(&k->object, "vectors", &k->vectors))
+        k->vectors = 0;
+    if (!object_get_int(&k->object, "tile_tokens", &k->tile_tokens))
+        k->tile_tokens = 0;
+    return KVK_OK;
+}
+
+static kvk_status find_entry(kvk_context *ctx, struct kernel *k, const char *kind, struct driver_entry *out, kvk_error *err)
+{
+    char name[32], value[256], line[300];
+    snprintf(name, sizeof name, "entry %s", kind);
+    if (!object_get(&k->object, name, value, sizeof value))
+        return ERR(err, KVK_E_OBJECT, "kernel %s has no line \"%s\" in its manifest", k->name, name);
+    snprintf(line, sizeof line, "%s %s", kind, value);
+    kvk_status status = ctx->driver->entry(ctx->device, k->module, line, out, err);
+    if (!status && !out->threads)
+        return ERR(err, KVK_E_OBJECT, "kernel %s: entry \"%s\" has no threads", k->name, line);
+    return status;
+}
+
+/* What the launches of a kind divide by. */
+static kvk_status check_tiles(const struct kernel *k, const char *kind, kvk_error *err)
+{
+    const char *missing = NULL;
+    if ((strcmp(kind, "store") == 0 || strcmp(kind, "dequant") == 0) && k->vectors < 1)
+        missing = "vectors";
+    else if ((strcmp(kind, "decode") == 0 || strcmp(kind, "unified") == 0) && k->rows < 1)
+        missing = "rows";
+    else if (strcmp(kind, "decode") == 0 && k->tile_tokens < 1)
+        missing = "tile_tokens";
+    return missing ? ERR(err, KVK_E_OBJECT, "kernel %s: its manifest has no \"%s\"", k->name, missing) : KVK_OK;
+}
+
+/* Object bytes in k -> module and entries. On failure the bytes stay, the module does not. */
+static kvk_status load(kvk_context *ctx, struct kernel *k, const char *kind, kvk_error *err)
+{
+    kvk_status status = check_manifest(ctx, k, err);
+    if (!status)
+        status = check_tiles(k, kind, err);
+    if (!status && (status = ctx->driver->load(ctx->device, &k->object, &k->module, err)) != KVK_OK)
+        k->module = NULL;
+    if (!status)
+        status = find_entry(ctx, k, kind, &k->main, err);
+    if (!status && strcmp(kind, "decode") == 0)
+        status = find_entry(ctx, k, "reduce", &k->reduce, err);
+    if (status && k->module) {
+        ctx->driver->unload(ctx->device, k->module);
+        k->module = NULL;
+    }
+    return status;
+}
+
+static void drop_bytes(struct kernel *k)
+{
+    free(k->bytes);
+    k->bytes = NULL;
+    memset(&k->object, 0, sizeof k->object);
+}
+
+static kvk_status adopt(struct kernel *k, void *bytes, size_t size, kvk_error *err)
+{
+    kvk_status status = object_parse(bytes, size, &k->object, err);
+    if (status)
+        free(bytes);
+    else
+        k->bytes = bytes;
+    return status;
+}
+
+/* The generator's object under the runtime's key text, which alone names it in the cache. */
+static kvk_status seal_under_key(const struct kernel *k, const void *object, size_t bytes, void **out, size_t *out_bytes,
+                                 kvk_error *err)
+{
+    struct object parts;
+    kvk_status status = object_parse(object, bytes, &parts, err);
+    if (status)
+        return status;
+    parts.key = k->key;
+    parts.key_bytes = strlen(k->key);
+    return object_seal(&parts, out, out_bytes, err);
+}
+
+static kvk_status compile(kvk_context *ctx, struct kernel *k, const struct gen_request *request, kvk_error *err)
+{
+    const struct gen_api *api;
+    struct gen_artifacts made = {0};
+    void *bytes = NULL;
+    size_t size = 0;
+    kvk_status status = generator_get(ctx, &api, err);
+    if (!status)
+        status = api->compile(request, 1u << GEN_EMIT_OBJECT, &made, err);
+    if (status)
+        return status;
+    if (!made.data[GEN_EMIT_OBJECT])
+        status = ERR(err, KVK_E_GENERATOR, "the generator made no object");
+    else
+        status = seal_under_key(k, made.data[GEN_EMIT_OBJECT], made.bytes[GEN_EMIT_OBJECT], &bytes, &size, err);
+    api->artifacts_free(&made);
+    if (status)
+        return status;
+    cache_store(&ctx->cache, k->key, bytes, size);
+    k->origin = "compiled";
+    return adopt(k, bytes, size, err);
+}
+
+/* Is this object's trouble with the driver of a kind that PTX, which the driver assembles itself, could get round? */
+static int ptx_could_help(const struct gen_request *request, kvk_status status)
+{
+    return status == KVK_E_UNSUPPORTED && request->assemble;
+}
+
+static kvk_status fetch(kvk_context *ctx, struct kernel *k, const struct gen_request *request, int *found, kvk_error *err)
+{
+    size_t size;
+    void *bytes = cache_load(&ctx->cache, k->key, &size);
+    *found = bytes != NULL;
+    if (bytes) {
+        k->origin = "cache";
+        return adopt(k, bytes, size, err);
+    }
+    if (ctx->compile == KVK_COMPILE_NEVER)
+        return ERR(err, KVK_E_MISS, "%s kernel for %s, layout %s, head size %d, gqa %d, page %d, %s is not in the cache, and "
+                   "compiling is not allowed", request->kind, request->target, request->layout, request->head_size,
+                   request->gqa, request->page_tokens, request->dtype == KVK_FLOAT16 ? "fp16" : "bf16");
+    return KVK_OK;
+}
+
+/* A driver older than the cubin: the same kernel as PTX, under its own key. */
+static kvk_status build_ptx(kvk_context *ctx, struct kernel *k, const struct gen_request *request, kvk_error *err)
+{
+    struct gen_request ptx = *request;
+    char *cubin_key = k->key;
+    int found;
+    kvk_error first = err ? *err : (kvk_error){0};
+    ptx.assemble = 0;
+    k->key = key_make(&ptx, KVK_BUILD_ID, "none");
+    if (!k->key) {
+        k->key = cubin_key;
+        return ERR(err, KVK_E_MEMORY, "no memory for a key");
+    }
+    drop_bytes(k);
+    kvk_status status = fetch(ctx, k, &ptx, &found, err);
+    if (!status && !found)
+        status = compile(ctx, k, &ptx, err);
+    if (!status)
+        status = load(ctx, k, ptx.kind, err);
+    free(k->key); /* in memory the kernel goes by the key that was asked for */
+    k->key = cubin_key;
+    if (status && err && first.status)
+        *err = first;
+    else if (!status && ctx->log)
+        ctx->log(ctx->log_data, KVK_LOG_WARNING, "the driver is older than the assembled kernel: using PTX instead");
+    return status;
+}
+
+static kvk_status finish(kvk_context *ctx, struct kernel *k, const struct gen_request *request, kvk_error *err)
+{
+    kvk_status status = load(ctx, k, request->kind, err);
+    return ptx_could_help(request, status) ? build_ptx(ctx, k, request, err) : status;
+}
+
+kvk_status build_from_cache(kvk_context *ctx, struct kernel *k, const struct gen_request *request, int *found,
+                            kvk_error *err)
+{
+    double start = clock_ms();
+    kvk_status status = fetch(ctx, k, request, found, err);
+    if (!status && *found)
+        status = finish(ctx, k, request, err);
+    if (status == KVK_E_OBJECT && ctx->compile != KVK_COMPILE_NEVER) { /* whole, but of no use: a miss, to be replaced */
+        drop_bytes(k);
+        *found = 0;
+        status = KVK_OK;
+    }
+    k->build_ms = clock_ms() - start;
+    return status;
+}
+
+kvk_status build_by_compiling(kvk_context *ctx, struct kernel *k, const struct gen_request *request, kvk_error *err)
+{
+    double start = clock_ms();
+    kvk_status status = compile(ctx, k, request, err);
+    if (!status)
+        status = finish(ctx, k, request, err);
+    k->build_ms += clock_ms() - start;
+    return status;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** context.h - what a context, a kernel and a set of kernels are inside the runtime.
+*/
+#ifndef KVKILN_CONTEXT_H
+#define KVKILN_CONTEXT_H
+
+#include "assembler.h"
+#include "cache.h"
+#include "driver.h"
+#include "gen_api.h"
+
+enum { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_COUNT };
+
+/* The largest number of splits that is chosen or accepted. */
+enum { MAX_SPLITS = 64 };
+
+enum kernel_state { KERNEL_BUILDING, KERNEL_READY, KERNEL_FAILED };
+
+/* One compiled kernel, shared by every set that needs it. Immutable once READY. */
+struct kernel {
+    struct kernel *next;
+    enum kernel_state state; /* under the context's mutex */
+    int waiters;             /* prepares that wait for it, under the mutex */
+    kvk_error error;         /* KERNEL_FAILED */
+    char *key;
+    void *bytes;             /* the sealed object */
+    struct object object;
+    void *module;
+    struct driver_entry main, reduce; /* reduce: of decode only */
+    const char *origin;      /* "cache", "compiled" */
+    double build_ms;
+    char name[192];
+    long long rows, vectors, tile_tokens;
+};
+
+/* Geometry of pages, from the manifest (docs: object.h). */
+struct page_facts {
+    int soa;
+    int64_t slot_bytes, slot_alignment, key_offset, key_bytes, value_offset, value_bytes, record_bytes;
+    int64_t field_offset[4];
+    int fields;
+    char signature[256];
+};
+
+/* A model with every default filled in. */
+struct shape {
+    int kv_heads, query_heads, gqa, head_size, value_head_size, page_tokens;
+    kvk_dtype dtype, dequant_dtype;
+    unsigned kinds;
+    char layout[16];
+};
+
+struct kvk_kernels {
+    struct kvk_kernels *next;
+    kvk_context *ctx;
+    char *spec_text;         /* with `shape`: which model this is */
+    struct shape shape;
+    struct page_facts pages;
+    const struct kernel *kernel[KIND_COUNT]; /* NULL: kind not asked for */
+    const char *origin[KIND_COUNT];
+    double prepare_ms[KIND_COUNT];
+};
+
+struct kvk_context {
+    const struct driver *driver;
+    void *device;
+    struct driver_device_info info;
+    char device_name[32];    /* "cuda:0" */
+    char reason[512];
+    struct cache cache;
+    struct assembler assembler;
+    char *spec_dirs, *generator_path;
+    kvk_compile compile;
+    cache_log *log;
+    void *log_data;
+
+    pthread_mutex_t mutex;   /* over the lists; never held during a compile, a load or file access */
+    pthread_cond_t changed;  /* a kernel left KERNEL_BUILDING */
+    struct kernel *kernels;
+    struct kvk_kernels *sets;
+    void **allocations;
+    size_t nallocations, allocations_room;
+
+    pthread_mutex_t generator_mutex; /* loading happens once */
+    const struct gen_api *generator;
+};
+
+/* device.c: opens what `name` ("auto", "host", "cuda:1") stands for; fills driver, device, info, device_name, reason. */
+kvk_status device_open(kvk_context *ctx, const char *name, kvk_error *err);
+
+/* generator.c: the table of the registered or loaded generator, checked for version and build. */
+kvk_status generator_get(kvk_context *ctx, const struct gen_api **out, kvk_error *err);
+
+/* build.c: cache, compile, load of one kernel. `request` and k->key are set. Fills the rest of k; no lock is held. */
+kvk_status build_from_cache(kvk_context *ctx, struct kernel *k, const struct gen_request *request, int *found,
+                            kvk_error *err);
+kvk_status build_by_compiling(kvk_context *ctx, struct kernel *k, const struct gen_request *request, kvk_error *err);
+void kernel_free(kvk_context *ctx, struct kernel *k);
+
+/* layout.c: page facts out of a manifest, checked against the shape that was asked for. */
+kvk_status page_facts_read(const struct object *object, const struct shape *shape, struct page_facts *out,
+                           kvk_error *err);
+
+/* prepare.c */
+void kernels_free(struct kvk_kernels *set);
+double clock_ms(void);
+
+/* Versioned structs: KVK_E_ARG unless `size` was set; fields this build does not know must be zero. */
+kvk_status args_check(const void *args, size_t known, const char *name, kvk_error *err);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** launch.h - checking the arguments of a launch, shared by the four calls. `where` is the public call's name.
+*/
+#ifndef KVKILN_LAUNCH_H
+#define KVKILN_LAUNCH_H
+
+#include "context.h"
+
+struct launch_pool { int64_t page, position, head; };  /* byte strides, defaults filled in */
+struct launch_rows { int64_t row, head; };             /* element strides, defaults filled in */
+
+kvk_status launch_pool_check(const kvk_kernels *k, const struct kvk_pool *pool, struct launch_pool *out, const char *where,
+                             kvk_error *err);
+
+/* `written`: rows that may not overlap. */
+kvk_status launch_rows_check(const struct kvk_rows *rows, const char *name, int heads, int size, int written,
+                             struct launch_rows *out, const char *where, kvk_error *err);
+
+/* A pointer that must be there and aligned. */
+kvk_status launch_pointer(const void *p, const char *name, size_t alignment, const char *where, kvk_error *err);
+
+/* name is in low..high. */
+kvk_status launch_range(int64_t value, const char *name, int64_t low, int64_t high, const char *where, kvk_error *err);
+
+/* Was the kind prepared? Do the arguments have a size? */
+kvk_status launch_begin(const kvk_kernels *k, int kind, const void *args, size_t known, const char *name, const char *where,
+                        kvk_error *err);
+
+/* CTAs to the driver; a grid of 0 is nothing to do, past 2^31-1 is KVK_E_SHAPE. */
+kvk_status launch_entry(const kvk_kernels *k, const struct driver_entry *entry, int64_t grid, const void *params,
+                        size_t bytes, kvk_stream stream, const char *where, kvk_error *err);
+
+#define LAUNCH_GRID_MOST INT32_MAX
+
+/* The queries of decode and unified. */
+float launch_scale(const kvk_kernels *k, float scale);
+kvk_status launch_attention_check(const kvk_kernels *k, const struct kvk_rows *query, const struct kvk_rows *out,
+                                  const void *table, int64_t table_stride, const void *lengths, const float *sinks,
+                                  const float *lse, int32_t window, float scale, struct launch_rows strides[2],
+                                  const char *where, kvk_error *err);
+
+#endif

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** prepare.c - a model to its kernels.
+**
+** A prepare claims, under the mutex, every kernel that nobody has or makes; builds its claims without the mutex (from
+** the cache one after the other, compiles side by side); publishes them; and only then waits for kernels that other
+** threads claimed. Since nobody waits while it holds an unbuilt claim, two prepares cannot wait for each other.
+*/
+#include "context.h"
+
+#include "build_id.h"
+#include "error.h"
+#include "key.h"
+#include "model.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { COMPILE_THREADS_MOST = 4, COMPILE_STACK_BYTES = 16 << 20 };
+
+/* One kind of one prepare. */
+struct job {
+    kvk_context *ctx;
+    struct gen_request request;
+    struct kernel *kernel;
+    char *key;
+    int mine, done;          /* claimed by this prepare; already built */
+    kvk_status status;
+    kvk_error error;
+    double ms;
+};
+
+struct crew {
+    struct job *jobs;
+    pthread_mutex_t mutex;
+    int next;
+};
+
+double clock_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+void kernels_free(struct kvk_kernels *set)
+{
+    if (set)
+        free(set->spec_text);
+    free(set);
+}
+
+static void fill_request(const kvk_context *ctx, const struct kvk_kernels *set, int kind, struct gen_request *r)
+{
+    static const char *const names[KIND_COUNT] = {"store", "decode", "unified", "dequant"};
+    const struct shape *s = &set->shape;
+    *r = (struct gen_request){
+        .spec_text = set->spec_text, .kind = names[kind], .layout = s->layout, .target = ctx->info.target,
+        .head_size = s->head_size, .value_head_size = s->value_head_size, .gqa = s->gqa, .page_tokens = s->page_tokens,
+        .dtype = kind == KIND_DEQUANT ? s->dequant_dtype : s->dtype,
+        .assemble = strncmp(ctx->info.target, "sm_", 3) == 0 && ctx->assembler.kind != ASSEMBLER_NONE,
+    };
+}
+
+static kvk_status make_jobs(kvk_context *ctx, const struct kvk_kernels *set, struct job jobs[KIND_COUNT], kvk_error *err)
+{
+    for (int i = 0; i < KIND_COUNT; i++) {
+        struct job *j = &jobs[i];
+        if (!(set->shape.kinds & 1u << i))
+            continue;
+        j->ctx = ctx;
+        fill_request(ctx, set, i, &j->request);
+        j->key = key_make(&j->request, KVK_BUILD_ID, j->request.assemble ? ctx->assembler.name : "none");
+        if (!j->key)
+            return ERR(err, KVK_E_MEMORY, "no memory for a key");
+    }
+    return KVK_OK;
+}
+
+static struct kernel *find_kernel(const kvk_context *ctx, const char *key)
+{
+    for (struct kernel *k = ctx->kernels; k; k = k->next)
+        if (strcmp(k->key, key) == 0)
+            return k;
+    return NULL;
+}
+
+/* Finds or claims the kernel of a job; mutex held. */
+static kvk_status claim(kvk_context *ctx, struct job *j)
+{
+    struct kernel *k = find_kernel(ctx, j->key);
+    if (k) {
+        k->waiters++;
+        j->kernel = k;
+        return KVK_OK;
+    }
+    k = calloc(1, sizeof *k);
+    if (!k)
+        return ERR(&j->error, KVK_E_MEMORY, "no memory for a kernel");
+    k->key = j->key;
+    j->key = NULL;
+    k->next = ctx->kernels;
+    ctx->kernels = k;
+    j->kernel = k;
+    j->mine = 1;
+    return KVK_OK;
+}
+
+/* A claim is kept or, when it failed, taken out of the list: the next prepare tries again. */
+static void publish(kvk_context *ctx, struct job *j)
+{
+    struct kernel *k = j->kernel;
+    pthread_mutex_lock(&ctx->mutex);
+    k->state = j->status ? KERNEL_FAILED : KERNEL_READY;
+    if (j->status) {
+        k->error = j->error;
+        for (struct kernel **at = &ctx->kernels; *at; at = &(*at)->next)
+            if (*at == k) {
+                *at = k->next;
+                break;
+            }
+        j->kernel = NULL;
+    }
+    int orphan = j->status && !k->waiters;
+    pthread_cond_broadcast(&ctx->changed);
+    pthread_mutex_unlock(&ctx->mutex);
+    if (orphan)
+        kernel_free(ctx, k);
+}
+
+static void await(kvk_context *ctx, struct job *j)
+{
+    struct kernel *k = j->kernel;
+    double start = clock_ms();
+    pthread_mutex_lock(&ctx->mutex);
+    while (k->state == KERNEL_BUILDING)
+        pthread_cond_wait(&ctx->changed, &ctx->mutex);
+    int last = --k->waiters == 0;
+    if (k->state == KERNEL_FAILED) {
+        j->status = k->error.status;
+        j->error = k->error;
+        j->kernel = NULL;
+    } else {
+        last = 0;
+    }
+    pthread_mutex_unlock(&ctx->mutex);
+    j->ms = clock_ms() - start;
+    if (last)
+        kernel_free(ctx, k);
+}
+
+static void build(struct job *j)
+{
+    j->status = build_by_compiling(j->ctx, j->kernel, &j->request, &j->error);
+    j->done = 1;
+    publish(j->ctx, j);
+}
+
+static void *work(void *data)
+{
+    struct crew *crew = data;
+    for (;;) {
+        pthread_mutex_lock(&crew->mutex);
+        int i = crew->next;
+        while (i < KIND_COUNT && (!crew->jobs[i].mine || crew->jobs[i].done))
+            i++;
+        crew->next = i + 1;
+        pthread_mutex_unlock(&crew->mutex);
+        if (i >= KIND_COUNT)
+            return NULL;
+        build(&crew->jobs[i]);
+    }
+}
+
+/* Compiles run in threads of their own: side by side, and on stacks as deep as LLVM may need. */
+static void compile_all(struct job jobs[KIND_COUNT])
+{
+    struct crew crew = {jobs, PTHREAD_MUTEX_INITIALIZER, 0};
+    pthread_t threads[COMPILE_THREADS_MOST];
+    pthread_attr_t attr;
+    int misses = 0, started = 0;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    for (int i = 0; i < KIND_COUNT; i++)
+        misses += jobs[i].mine && !jobs[i].done;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, COMPILE_STACK_BYTES);
+    while (started < misses && started < COMPILE_THREADS_MOST && started < (cores > 1 ? cores : 1) &&
+           pthread_create(&threads[started], &attr, work, &crew) == 0)
+        started++;
+    pthread_attr_destroy(&attr);
+    if (misses && !started)
+        work(&crew);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* Claims, builds, waits. Every job ends with its status. */
+static void run_jobs(kvk_context *ctx, struct job jobs[KIND_COUNT])
+{
+    pthread_mutex_lock(&ctx->mutex);
+    for (int i = 0; i < KIND_COUNT; i++)
+        if (jobs[i].ctx)
+            jobs[i].status = claim(ctx, &jobs[i]);
+    pthread_mutex_unlock(&ctx->mutex);
+    for (int i = 0; i < KIND_COUNT; i++) {
+        struct job *j = &jobs[i];
+        int found = 0;
+        if (!j->mine)
+            continue;
+        j->status = build_from_cache(ctx, j->kernel, &j->request, &found, &j->error);
+        j->done = found || j->status;
+        if (j->done)
+            publish(ctx, j);
+    }
+    compile_all(jobs);
+    for (int i = 0; i < KIND_COUNT; i++) {
+        struct job *j = &jobs[i];
+        if (j->mine && j->kernel)
+            j->ms = j->kernel->build_ms;
+        else if (j->kernel && !j->mine)
+            await(ctx, j);
+    }
+}
+
+/* Kernels of the jobs into the set; all must agree on where everything lies. */
+static kvk_status fill_set(struct kvk_kernels *set, const struct job jobs[KIND_COUNT], kvk_error *err)
+{
+    int first = 1;
+    for (int i = 0; i < KIND_COUNT; i++) {
+        const struct job *j = &jobs[i];
+        struct page_facts pages;
+        if (!j->ctx)
+            continue;
+        kvk_status status = page_facts_read(&j->kernel->object, &set->shape, &pages, err);
+        if (status)
+            return status;
+        if (!first && (strcmp(pages.signature, set->pages.signature) != 0 || pages.slot_bytes != set->pages.slot_bytes))
+            return ERR(err, KVK_E_INTERNAL, "kernel %s has signature %s, others have %s", j->kernel->name, pages.signature,
+                       set->pages.signature);
+        set->pages = pages;
+        set->kernel[i] = j->kernel;
+        set->origin[i] = j->mine ? j->kernel->origin : "memory";
+        set->prepare_ms[i] = j->ms;
+        first = 0;
+    }
+    return KVK_OK;
+}
+
+static int same_model(const struct kvk_kernels *a, const struct kvk_kernels *b)
+{
+    const struct shape *x = &a->shape, *y = &b->shape;
+    return x->kv_heads == y->kv_heads && x->query_heads == y->query_heads && x->head_size == y->head_size &&
+           x->value_head_size == y->value_head_size && x->page_tokens == y->page_tokens && x->dtype == y->dtype &&
+           x->dequant_dtype == y->dequant_dtype && x->kinds == y->kinds && strcmp(x->layout, y->layout) == 0 &&
+           strcmp(a->spec_text, b->spec_text) == 0;
+}
+
+/* The set of this model that is there already, or, with `add`, this one. */
+static struct kvk_kernels *find_set(kvk_context *ctx, struct kvk_kernels *set, int add)
+{
+    struct kvk_kernels *found;
+    pthread_mutex_lock(&ctx->mutex);
+    for (found = ctx->sets; found && !same_model(found, set); found = found->next)
+        ;
+    if (!found && add) {
+        set->next = ctx->sets;
+        ctx->sets = found = set;
+    }
+    pthread_mutex_unlock(&ctx->mutex);
+    return found;
+}
+
+static kvk_status prepare_set(kvk_context *ctx, struct kvk_kernels *set, kvk_error *err)
+{
+    struct job jobs[KIND_COUNT] = {0};
+    kvk_status status = make_jobs(ctx, set, jobs, err);
+    if (!status)
+        run_jobs(ctx, jobs);
+    for (int i = 0; i < KIND_COUNT && !status; i++) {
+        status = jobs[i].status;
+        if (status && err)
+            *err = jobs[i].error;
+    }
+    if (!status)
+        status = fill_set(set, jobs, err);
+    for (int i = 0; i < KIND_COUNT; i++)
+        free(jobs[i].key);
+    return status;
+}
+
+kvk_status kvk_prepare(kvk_context *ctx, const struct kvk_model *model, const kvk_kernels **out, kvk_error *err)
+{
+    if (!ctx || !out)
+        return ERR(err, KVK_E_ARG, "%s is NULL", ctx ? "out" : "ctx");
+    *out = NULL;
+    kvk_status status = args_check(model, sizeof *model, "kvk_model", err);
+    if (status)
+        return status;
+    struct kvk_kernels *set = calloc(1, sizeof *set), *found;
+    if (!set)
+        return ERR(err, KVK_E_MEMORY, "no memory for a set of kernels");
+    set->ctx = ctx;
+    status = model_shape(model, &set->shape, err);
+    if (!status)
+        status = model_spec_text(ctx, model->spec, &set->spec_text, err);
+    if (!status)
+        status = model_layout(model, set->spec_text, &set->shape, err);
+    if (!status && (found = find_set(ctx, set, 0)) == NULL) {
+        status = prepare_set(ctx, set, err);
+        if (!status)
+            found = find_set(ctx, set, 1);
+    }
+    if (status || found != set)
+        kernels_free(set);
+    if (!status)
+        *out = found;
+    return status;
+}
+
+kvk_status kvk_kernel(const kvk_kernels *k, kvk_kind_bits kind, struct kvk_kernel_info *info, kvk_error *err)
+{
+    if (!k)
+        return ERR(err, KVK_E_ARG, "kernels is NULL");
+    if (!info || info->size < sizeof *info)
+        return ERR(err, KVK_E_ARG, "struct kvk_kernel_info: initialise with KVK_INIT");
+    for (int i = 0; i < KIND_COUNT; i++) {
+        const struct kernel *one = k->kernel[i];
+        if ((unsigned)kind != 1u << i)
+            continue;
+        if (!one)
+            return ERR(err, KVK_E_ARG, "the kind was not prepared");
+        info->name = one->name;
+        info->origin = k->origin[i];
+        info->manifest = one->object.manifest;
+        info->prepare_ms = k->prepare_ms[i];
+        info->registers = one->main.registers;
+        info->local_bytes = one->main.local_bytes;
+        info->threads = (int)one->main.threads;
+        info->resident_ctas = one->main.resident_ctas;
+        info->shared_bytes = (int)one->main.shared_bytes +
+                             (one->main.static_shared_bytes > 0 ? one->main.static_shared_bytes : 0);
+        return KVK_OK;
+    }
+    return ERR(err, KVK_E_ARG, "kind is %u, accepted one of KVK_STORE, KVK_DECODE, KVK_UNIFIED, KVK_DEQUANT", (unsigned)kind);
+}
