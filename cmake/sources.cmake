@@ -12,7 +12,7 @@ function(collect variable)
 endfunction()
 
 collect(KVKILN_RUNTIME_SOURCES runtime/*.c gen/request.c)
-collect(KVKILN_GEN_SOURCES gen/*.c templates/*.c runtime/error.c runtime/assembler.c runtime/object.c)
+collect(KVKILN_GEN_SOURCES gen/*.c templates/*.c runtime/error.c runtime/assembler.c runtime/env.c runtime/object.c)
 collect(KVKILN_SPEC_SOURCES gen/spec.c gen/spec_*.c gen/codebook.c gen/request.c runtime/error.c)
 collect(KVKILN_CLI_SOURCES cli/*.c)
 collect(KVKILN_REF_SOURCES tests/ref/*.c)
