@@ -30,7 +30,7 @@ struct kernel {
     struct driver_entry main, reduce; /* reduce: of decode only */
     const char *origin;      /* "cache", "compiled" */
     double build_ms;
-    char name[192];
+    char name[256];
     long long rows, vectors, tile_tokens;
 };
 

@@ -22,7 +22,7 @@ static kvk_status open_one(kvk_context *ctx, const struct driver *driver, int in
         return status;
     }
     ctx->driver = driver;
-    if (driver == &driver_host)
+    if (driver == &driver_host && index == 0)
         snprintf(ctx->device_name, sizeof ctx->device_name, "host");
     else
         snprintf(ctx->device_name, sizeof ctx->device_name, "%s:%d", driver->name, index);
@@ -68,7 +68,7 @@ static kvk_status open_auto(kvk_context *ctx, kvk_error *err)
     return ERR(err, KVK_E_DEVICE, "no usable device%s", why);
 }
 
-/* "cuda:1" -> driver and index; the index may be left out. */
+/* "cuda:1" -> driver and index; the index may be left out. host:1 and host:2 are for tests: driver_host.c. */
 static int parse_name(const char *name, const struct driver **driver, int *index)
 {
     size_t n = strcspn(name, ":");
@@ -82,7 +82,7 @@ static int parse_name(const char *name, const struct driver **driver, int *index
         char *end;
         long value = strtol(name + n + 1, &end, 10);
         *index = (int)value;
-        return name[n + 1] >= '0' && name[n + 1] <= '9' && !*end && value <= 9999 && drivers[i] != &driver_host;
+        return name[n + 1] >= '0' && name[n + 1] <= '9' && !*end && value <= 9999;
     }
     return 0;
 }

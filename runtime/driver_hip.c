@@ -265,10 +265,10 @@ static void report(struct hip *h, struct driver_entry *out)
 static kvk_status entry(void *device, void *module, const char *line, struct driver_entry *out, kvk_error *err)
 {
     struct hip *h = device;
-    char kind[16], symbol[192];
+    char kind[16], symbol[256];
     int before;
     memset(out, 0, sizeof *out);
-    if (sscanf(line, "%15s %191s %u %u", kind, symbol, &out->threads, &out->shared_bytes) != 4)
+    if (sscanf(line, "%15s %255s %u %u", kind, symbol, &out->threads, &out->shared_bytes) != 4)
         return ERR(err, KVK_E_OBJECT, "entry line \"%s\": expected KIND SYMBOL THREADS SHARED_BYTES", line);
     kvk_status status = enter(h, &before, err);
     if (status)
