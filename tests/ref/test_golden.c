@@ -205,8 +205,9 @@ static void read_query(const struct file_case *c, const struct golden_tensor *t,
     for (int r = 0; r < rows * c->query_heads; r++) {
         float q[REF_MAX_D];
         double *to = out + (size_t)r * (size_t)d;
+        size_t from = (first_row * (size_t)c->query_heads + (size_t)r) * (size_t)d;
         for (int i = 0; i < d; i++)
-            q[i] = (float)(to[i] = golden_at(t, (first_row * (size_t)c->query_heads + (size_t)r) * (size_t)d + (size_t)i));
+            q[i] = (float)(to[i] = golden_at(t, from + (size_t)i));
         if (!c->f.key.rotated)
             continue;
         ref_rotate(to, d);

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** attend.c - one call of decode or unified, and what the oracle says to it.
+**
+** Limits: relative L2 of the whole output, fp16 1e-3, bf16 2.5e-3 (decode) and 4e-3 (unified); every row within four
+** times that; rows without a visible key exactly zero.
+*/
+#include "num.h"
+
+#include <math.h>
+#include <string.h>
+
+static int query_heads(const struct attention *a) {
+    return a->w->m.kv_heads * a->w->m.gqa;
+}
+
+static int rows_of(const struct attention *a) {
+    return a->start[a->w->sequences];
+}
+
+void attention_rows(struct attention *a) {
+    a->start[0] = 0;
+    for (int s = 0; s < a->w->sequences; s++)
+        a->start[s + 1] = a->start[s] + a->q_len[s];
+}
+
+void attention_query(struct num_run *run, struct attention *a, uint64_t seed) {
+    struct num_random r = num_random(seed, 3);
+    size_t n = (size_t)rows_of(a) * (size_t)query_heads(a) * (size_t)a->w->m.d;
+
+    a->query = num_host(run, n * 2);
+    num_fill_normal(&r, a->w->m.dtype, a->query, n);
+}
+
+/* --- the call --- */
+
+struct device_batch {
+    struct kvk_pool pool;
+    struct num_rows query, out;
+    int32_t *table, *lengths;
+    float *sinks, *lse;
+    void *workspace;
+    size_t workspace_bytes, lse_bytes;
+};
+
+static uint16_t *query_for_kernel(struct num_run *run, const struct attention *a, size_t rows) {
+    size_t d = (size_t)a->w->m.d, n = rows * (size_t)query_heads(a) * d;
+    size_t used = (size_t)rows_of(a) * (size_t)query_heads(a) * d;
+    uint16_t *query = num_host(run, n * 2);
+    double x[REF_MAX_D];
+
+    memset(query, 0xFF, n * 2); /* rows that belong to no sequence hold NaN */
+    memcpy(query, a->query, used * 2);
+    for (size_t v = 0; run->fault == FAULT_UNROTATED && v < used; v += d) {
+        for (size_t i = 0; i < d; i++)
+            x[i] = num_value(a->w->m.dtype, query[v + i]);
+        ref_rotate(x, (int)d);
+        for (size_t i = 0; i < d; i++)
+            query[v + i] = num_bits(a->w->m.dtype, (float)x[i]);
+    }
+    return query;
+}
+
+static void upload_batch(struct num_run *run, const struct attention *a, const kvk_kernels *kernels,
+                         struct device_batch *b) {
+    const struct world *w = a->w;
+    struct kvk_limits limits = KVK_INIT(struct kvk_limits);
+    size_t rows = (size_t)(rows_of(a) + a->spare_rows), heads = (size_t)query_heads(a), d = (size_t)w->m.d;
+    int32_t lengths[NUM_MAX_SEQUENCES];
+
+    for (int s = 0; s < w->sequences; s++)
+        lengths[s] = w->lengths[s] - (run->fault == FAULT_LENGTH && w->lengths[s] > 0);
+    b->pool = world_pool(run, w, w->pool.data);
+    b->query = num_rows_put(run, w->m.dtype, query_for_kernel(run, a, rows), rows, heads, d, a->strided);
+    b->out = num_rows_put(run, w->m.dtype, NULL, rows, heads, d, a->strided);
+    /* the last sequence's unused entries are not even there */
+    b->table = num_upload(run, w->table, (size_t)(w->sequences * w->table_stride - 1) * sizeof *w->table);
+    b->lengths = num_upload(run, lengths, (size_t)w->sequences * sizeof *lengths);
+    b->sinks = a->sinks ? num_upload(run, a->sinks, heads * sizeof *a->sinks) : NULL;
+    b->lse_bytes = a->no_lse ? 0 : rows * heads * sizeof(float);
+    b->lse = b->lse_bytes ? num_device(run, b->lse_bytes) : NULL;
+    limits.sequences = w->sequences;
+    limits.query_tokens = a->unified ? 1 : a->q_len[0];
+    limits.tokens = (int64_t)rows;
+    limits.context = a->max_context;
+    b->workspace_bytes = kvk_workspace_bytes(kernels, &limits);
+    b->workspace = num_device(run, b->workspace_bytes);
+}
+
+static void call_decode(struct num_run *run, const struct attention *a, const kvk_kernels *kernels,
+                        const struct device_batch *b) {
+    struct kvk_decode_args args = KVK_INIT(struct kvk_decode_args);
+    kvk_error err = {0};
+
+    args.pool = b->pool;
+    args.query = b->query.device;
+    args.out = b->out.device;
+    args.block_table = b->table;
+    args.table_stride = a->w->table_stride;
+    args.lengths = b->lengths;
+    args.sequences = a->w->sequences;
+    args.query_tokens = a->q_len[0];
+    args.max_context = a->max_context;
+    args.scale = a->scale;
+    if (run->fault == FAULT_SCALE)
+        args.scale = (float)(1.02 / sqrt(a->w->m.d));
+    args.window = a->window;
+    args.sinks = b->sinks;
+    args.lse = b->lse;
+    args.workspace = b->workspace;
+    args.workspace_bytes = b->workspace_bytes;
+    args.splits = a->splits;
+    num_ok(run, kvk_decode(kernels, &args, NULL, &err), &err, "kvk_decode");
+}
+
+static void call_unified(struct num_run *run, const struct attention *a, const kvk_kernels *kernels,
+                         const struct device_batch *b) {
+    struct kvk_unified_args args = KVK_INIT(struct kvk_unified_args);
+    int32_t start[NUM_MAX_SEQUENCES + 1];
+    kvk_error err = {0};
+
+    for (int s = 0; s <= a->w->sequences; s++)
+        start[s] = a->start[s];
+    args.pool = b->pool;
+    args.query = b->query.device;
+    args.out = b->out.device;
+    args.block_table = b->table;
+    args.table_stride = a->w->table_stride;
+    args.lengths = b->lengths;
+    args.query_start = num_upload(run, start, (size_t)(a->w->sequences + 1) * sizeof *start);
+    args.sequences = a->w->sequences;
+    args.tokens = rows_of(a) + a->spare_rows;
+    args.scale = a->scale;
+    if (run->fault == FAULT_SCALE)
+        args.scale = (float)(1.02 / sqrt(a->w->m.d));
+    args.window = a->window;
+    args.sinks = b->sinks;
+    args.lse = b->lse;
+    args.workspace = b->workspace;
+    args.workspace_bytes = b->workspace_bytes;
+    num_ok(run, kvk_unified(kernels, &args, NULL, &err), &err, "kvk_unified");
+}
+
+static void fetch_lse(struct num_run *run, struct attention *a, const struct device_batch *b) {
+    size_t used = (size_t)rows_of(a) * (size_t)query_heads(a), n = b->lse_bytes / sizeof(float);
+    uint32_t bits;
+
+    a->lse = num_host(run, b->lse_bytes);
+    num_download(run, a->lse, b->lse, b->lse_bytes);
+    for (size_t i = used; i < n; i++) {
+        memcpy(&bits, &a->lse[i], 4);
+        if (bits != 0xFFFFFFFF)
+            num_differ(run, "lse of row %zu is written, past query_start[S]", i / (size_t)query_heads(a));
+    }
+}
+
+void attention_call(struct num_run *run, struct attention *a) {
+    const kvk_kernels *kernels = num_prepare(run, &a->w->m, a->unified ? KVK_UNIFIED : KVK_DECODE);
+    struct device_batch b;
+
+    if (a->max_context == 0)
+        for (int s = 0; s < a->w->sequences; s++)
+            a->max_context = a->w->lengths[s] > a->max_context ? a->w->lengths[s] : a->max_context;
+    upload_batch(run, a, kernels, &b);
+    if (a->unified)
+        call_unified(run, a, kernels, &b);
+    else
+        call_decode(run, a, kernels, &b);
+    a->out = num_rows_get(run, &b.out, (size_t)rows_of(a), "out");
+    if (!a->no_lse)
+        fetch_lse(run, a, &b);
+}
+
+/* --- the oracle's answer --- */
+
+static void expect_sequence(struct num_run *run, const struct attention *a, int s, double *out, double *lse) {
+    const struct world *w = a->w;
+    size_t d = (size_t)w->m.d, length = (size_t)w->lengths[s], heads = (size_t)w->m.kv_heads;
+    size_t vectors = (size_t)a->q_len[s] * (size_t)query_heads(a), first = (size_t)a->start[s] * (size_t)query_heads(a);
+    double *key = num_host(run, length * heads * d * sizeof *key);
+    double *value = num_host(run, length * heads * d * sizeof *value);
+    double *query = num_host(run, vectors * d * sizeof *query);
+    struct ref_attention r = {.query = query, .key = key, .value = value, .out = out + first * d, .lse = lse + first,
+                              .query_len = a->q_len[s], .length = w->lengths[s], .query_heads = query_heads(a),
+                              .heads = w->m.kv_heads, .key_size = w->m.d, .value_size = w->m.d,
+                              .scale = a->scale != 0 ? (double)a->scale : 1 / sqrt(w->m.d), .window = a->window,
+                              .sinks = a->sinks};
+
+    world_read(w, s, key, value);
+    for (size_t v = 0; v < vectors; v++) {
+        for (size_t i = 0; i < d; i++)
+            query[v * d + i] = num_value(w->m.dtype, a->query[(first + v) * d + i]);
+        if (w->f.key.rotated)
+            ref_rotate(query + v * d, (int)d);
+    }
+    ref_attend(&r);
+}
+
+static void check_lse(struct num_run *run, const struct attention *a, const double *want, size_t rows) {
+    double limit = a->w->m.dtype == KVK_FLOAT16 ? 2e-3 : 1e-2;
+
+    for (size_t i = 0; i < rows; i++) {
+        double got = (double)a->lse[i];
+        if (isinf(want[i]) ? got != want[i] : !(fabs(got - want[i]) <= limit * fmax(1, fabs(want[i]) / 8)))
+            num_differ(run, "lse: row %zu head %zu is %.6g, expected %.6g", i / (size_t)query_heads(a),
+                       i % (size_t)query_heads(a), got, want[i]);
+    }
+}
+
+/* Returns the squared norm of the expected row and adds up. */
+static void check_row(struct num_run *run, const struct attention *a, const double *want, const uint16_t *got,
+                      size_t row, double limit, double *error_sum, double *norm_sum) {
+    double error = 0, norm = 0;
+    size_t worst = 0, heads = (size_t)query_heads(a), d = (size_t)a->w->m.d;
+    double worst_error = -1;
+
+    for (size_t i = 0; i < d; i++) {
+        double x = num_value(a->w->m.dtype, got[i]), e = fabs(x - want[i]);
+        error += e * e;
+        norm += want[i] * want[i];
+        if (!(e <= worst_error)) {
+            worst_error = e;
+            worst = i;
+        }
+    }
+    if (!(sqrt(error) <= 4 * limit * sqrt(norm)))
+        num_differ(run, "out: row %zu head %zu is off by %.3g (relative L2, limit %.3g); element %zu is %.6g, "
+                   "expected %.6g", row / heads, row % heads, sqrt(error / norm), 4 * limit, worst,
+                   (double)num_value(a->w->m.dtype, got[worst]), want[worst]);
+    *error_sum += error;
+    *norm_sum += norm;
+}
+
+void attention_check(struct num_run *run, const struct attention *a) {
+    size_t d = (size_t)a->w->m.d, rows = (size_t)rows_of(a) * (size_t)query_heads(a);
+    double *out = num_host(run, rows * d * sizeof *out), *lse = num_host(run, rows * sizeof *lse);
+    double limit = a->w->m.dtype == KVK_FLOAT16 ? 1e-3 : a->unified ? 4e-3 : 2.5e-3, error = 0, norm = 0;
+
+    for (int s = 0; s < a->w->sequences; s++)
+        expect_sequence(run, a, s, out, lse);
+    for (size_t row = 0; row < rows; row++)
+        check_row(run, a, out + row * d, a->out + row * d, row, limit, &error, &norm);
+    if (!(sqrt(error) <= limit * sqrt(norm)))
+        num_differ(run, "out: relative L2 error %.3g, limit %.3g", sqrt(error / norm), limit);
+    if (!a->no_lse)
+        check_lse(run, a, lse, rows);
+}

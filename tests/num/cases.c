@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** cases.c - which cases there are.
+**
+** The core takes one model for every format (preset and layout) and head size, and gives it the GQA ratio, dtype and
+** page size that cover most pairs of values not yet covered. The full list is the product. Properties and negative
+** controls run on four pinned models, which are part of the core, so that they compile few kernels of their own.
+*/
+#include "num.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FORMATS = 9, SIZES = 3, GQAS = 7, DTYPES = 2, PAGES = 4, EXTRAS = 6 };
+
+static const int sizes[SIZES] = {64, 128, 256}, gqas[GQAS] = {1, 3, 4, 6, 7, 8, 16}, pages[PAGES] = {16, 32, 64, 128};
+static const kvk_dtype dtypes[DTYPES] = {KVK_BFLOAT16, KVK_FLOAT16};
+
+struct list {
+    struct num_case *cases;
+    size_t count, cap;
+};
+
+struct pick {
+    int format, size, gqa, dtype, page; /* indices */
+};
+
+static const struct pick pinned[] = {
+    {2, 0, 2, 0, 0}, /* turboquant_4bit_nc aos d64 g4 bf16 p16 */
+    {1, 0, 2, 1, 1}, /* turboquant_k8v4 soa d64 g4 fp16 p32 */
+    {8, 0, 2, 0, 0}, /* ultraquant_4bit aos d64 g4 bf16 p16 */
+    {7, 1, 1, 1, 2}, /* turboquant_3bit_nc soa d128 g3 fp16 p64 */
+};
+enum { PINNED = sizeof pinned / sizeof *pinned };
+
+/* Head sizes that only some formats run: format index, head size, and the rest as indices. */
+static const struct {
+    int format, d, gqa, dtype, page;
+} extras[EXTRAS] = {{0, 80, 1, 1, 0}, {1, 96, 2, 0, 1}, {0, 192, 3, 0, 2}, {1, 80, 5, 0, 0}, {0, 96, 4, 1, 3},
+                    {8, 512, 2, 0, 0}};
+
+/* Formats: every preset as aos, and as soa where it may be. */
+static const struct ref_spec *format_at(int index, enum ref_layout *layout) {
+    int i = 0;
+
+    for (int s = 0; s < ref_spec_count(); s++)
+        for (int l = 0; l <= ref_spec_at(s)->soa; l++, i++)
+            if (i == index) {
+                *layout = l ? REF_SOA : REF_AOS;
+                return ref_spec_at(s);
+            }
+    abort();
+}
+
+static struct num_model model_of(int format, int d, int gqa, int dtype, int page) {
+    struct num_model m = {.d = d, .gqa = gqas[gqa], .page = pages[page], .dtype = dtypes[dtype]};
+
+    m.spec = format_at(format, &m.layout);
+    m.kv_heads = 1 + (format + page + gqa) % 3;
+    m.dequant_dtype = dtypes[(dtype + (format + page) % 2) % DTYPES];
+    return m;
+}
+
+static void add(struct list *list, const struct num_model *m, const char *what, num_body *body, int variant,
+                enum num_fault fault, int full) {
+    if (list->count == list->cap) {
+        list->cap = list->cap ? list->cap * 2 : 256;
+        list->cases = realloc(list->cases, list->cap * sizeof *list->cases);
+        if (!list->cases)
+            abort();
+    }
+    struct num_case *c = &list->cases[list->count++];
+    *c = (struct num_case){.model = *m, .body = body, .variant = variant, .fault = fault, .full = full};
+    snprintf(c->name, sizeof c->name, "%s/%s.%s.d%d.g%d.%s.p%d/%d", what, m->spec->name,
+             m->layout == REF_SOA ? "soa" : "aos", m->d, m->gqa, m->dtype == KVK_FLOAT16 ? "fp16" : "bf16", m->page,
+             variant);
+}
+
+/* --- the core --- */
+
+struct covered {
+    char format_gqa[FORMATS][GQAS], size_gqa[SIZES][GQAS], format_dtype[FORMATS][DTYPES], size_dtype[SIZES][DTYPES],
+        gqa_dtype[GQAS][DTYPES], format_page[FORMATS][PAGES], size_page[SIZES][PAGES], gqa_page[GQAS][PAGES],
+        dtype_page[DTYPES][PAGES];
+};
+
+static int touch(char *pair, int mark) {
+    int fresh = !*pair;
+
+    *pair = (char)(*pair | mark);
+    return fresh;
+}
+
+/* Pairs that a pick would cover for the first time; marks them if told to. */
+static int gain(struct covered *c, const struct pick *p, int mark) {
+    return touch(&c->format_gqa[p->format][p->gqa], mark) + touch(&c->size_gqa[p->size][p->gqa], mark) +
+           touch(&c->format_dtype[p->format][p->dtype], mark) + touch(&c->size_dtype[p->size][p->dtype], mark) +
+           touch(&c->gqa_dtype[p->gqa][p->dtype], mark) + touch(&c->format_page[p->format][p->page], mark) +
+           touch(&c->size_page[p->size][p->page], mark) + touch(&c->gqa_page[p->gqa][p->page], mark) +
+           touch(&c->dtype_page[p->dtype][p->page], mark);
+}
+
+static struct pick best_pick(struct covered *c, int format, int size) {
+    struct pick best = {format, size, 0, 0, 0};
+    int most = -1;
+
+    for (int i = 0; i < PINNED; i++)
+        if (pinned[i].format == format && pinned[i].size == size)
+            return pinned[i];
+    for (int k = 0; k < GQAS * DTYPES * PAGES; k++) {
+        struct pick p = {format, size, (k / 8 + format) % GQAS, (k / 4 + format) % DTYPES, (k + size) % PAGES};
+        int g = gain(c, &p, 0);
+        if (g > most) {
+            most = g;
+            best = p;
+        }
+    }
+    return best;
+}
+
+static void add_kinds(struct list *list, const struct num_model *m, int full) {
+    for (int v = 0; v < 3; v++)
+        add(list, m, "store", check_store, v, FAULT_NONE, full);
+    for (int v = 0; v < 3; v++)
+        add(list, m, "dequant", check_dequant, v, FAULT_NONE, full);
+    for (int v = 0; v < (full ? 4 : 3); v++)
+        add(list, m, "decode", check_decode, v, FAULT_NONE, full);
+    for (int v = 0; v < (full ? 4 : 3); v++)
+        add(list, m, "unified", check_unified, v, FAULT_NONE, full);
+}
+
+static void add_core(struct list *list) {
+    struct covered covered;
+
+    memset(&covered, 0, sizeof covered);
+    for (int i = 0; i < PINNED; i++)
+        gain(&covered, &pinned[i], 1);
+    for (int format = 0; format < FORMATS; format++)
+        for (int size = 0; size < SIZES; size++) {
+            struct pick p = best_pick(&covered, format, size);
+            struct num_model m = model_of(format, sizes[size], p.gqa, p.dtype, p.page);
+            gain(&covered, &p, 1);
+            add_kinds(list, &m, 0);
+        }
+    for (int i = 0; i < EXTRAS; i++) {
+        struct num_model m = model_of(extras[i].format, extras[i].d, extras[i].gqa, extras[i].dtype, extras[i].page);
+        add_kinds(list, &m, 0);
+    }
+}
+
+static void add_product(struct list *list) {
+    for (int format = 0; format < FORMATS; format++)
+        for (int size = 0; size < SIZES; size++)
+            for (int k = 0; k < GQAS * DTYPES * PAGES; k++) {
+                struct num_model m = model_of(format, sizes[size], k % GQAS, k / GQAS % DTYPES, k / GQAS / DTYPES);
+                add_kinds(list, &m, 1);
+            }
+}
+
+/* --- properties and controls --- */
+
+static void add_properties(struct list *list, const struct num_model *m, int first) {
+    add(list, m, "page_permutation_changes_nothing", prop_page_permutation, 0, FAULT_NONE, 0);
+    add(list, m, "unused_slots_never_matter", prop_unused_slots, 0, FAULT_NONE, 0);
+    add(list, m, "n_splits_equal_one", prop_splits, 0, FAULT_NONE, 0);
+    add(list, m, "one_dominant_key_returns_its_value", prop_dominant_key, 0, FAULT_NONE, 0);
+    add(list, m, "equal_keys_return_the_mean", prop_equal_keys, 0, FAULT_NONE, 0);
+    add(list, m, "linear_in_v", prop_linear_in_v, 0, FAULT_NONE, 0);
+    add(list, m, "gqa_equals_gqa1_with_heads_repeated", prop_gqa_repeats, 0, FAULT_NONE, !first);
+    add(list, m, "unified_equals_decode", prop_unified_is_decode, 0, FAULT_NONE, 0);
+    add(list, m, "results_do_not_depend_on_rest_of_batch", prop_rest_of_batch, 0, FAULT_NONE, 0);
+    add(list, m, "negative_slot_leaves_no_trace", prop_negative_slot, 0, FAULT_NONE, 0);
+    if (m->spec->key.kind != REF_BLOCK) /* a block's largest code may be 4: encoding again doubles its scale */
+        add(list, m, "dequant_then_store_gives_same_codes", prop_codes_survive, 0, FAULT_NONE, 0);
+}
+
+static void add_controls(struct list *list, const struct num_model *m) {
+    add(list, m, "control_scale_2_percent/decode", check_decode, 0, FAULT_SCALE, 0);
+    add(list, m, "control_scale_2_percent/unified", check_unified, 0, FAULT_SCALE, 0);
+    add(list, m, "control_length_off_by_one/decode", check_decode, 0, FAULT_LENGTH, 0);
+    add(list, m, "control_length_off_by_one/unified", check_unified, 0, FAULT_LENGTH, 0);
+    add(list, m, "control_swapped_nibbles/decode", check_decode, 0, FAULT_NIBBLES, 0);
+    add(list, m, "control_swapped_nibbles/unified", check_unified, 0, FAULT_NIBBLES, 0);
+    add(list, m, "control_swapped_nibbles/dequant", check_dequant, 0, FAULT_NIBBLES, 0);
+    add(list, m, "control_one_sign/store", check_store, 0, FAULT_ELEMENT, 0);
+    if (!m->spec->key.rotated)
+        return;
+    add(list, m, "control_unrotated_query/decode", check_decode, 0, FAULT_UNROTATED, 0);
+    add(list, m, "control_unrotated_query/unified", check_unified, 0, FAULT_UNROTATED, 0);
+}
+
+struct num_case *num_cases(int full, size_t *count) {
+    struct list list = {0};
+
+    add_core(&list);
+    for (int i = 0; i < PINNED; i++) {
+        const struct pick *p = &pinned[i];
+        struct num_model m = model_of(p->format, sizes[p->size], p->gqa, p->dtype, p->page);
+        add_properties(&list, &m, i < 2);
+        add_controls(&list, &m);
+    }
+    if (full)
+        add_product(&list);
+    size_t kept = 0;
+    for (size_t i = 0; i < list.count; i++)
+        if (full || !list.cases[i].full)
+            list.cases[kept++] = list.cases[i];
+    *count = kept;
+    return list.cases;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** num - runs the numeric suite on one device. Last line: "N passed, N failed, N skipped".
+**
+** Exit 0: all passed; 1: a case failed; 2: usage; 3: the device cannot be used.
+*/
+#include "num.h"
+
+#include <argp.h>
+#include <fnmatch.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CASE_SECONDS = 180 };
+
+struct options {
+    struct num_run run;
+    const char *filter;
+    int full, list, json, verbose;
+};
+
+/* What the signal handler needs to say which case faulted. */
+static struct {
+    const struct num_case *at;
+    const char *device;
+    unsigned long long seed;
+    size_t passed, failed, left;
+} progress;
+
+static const struct argp_option option_list[] = {
+    {"device", 'd', "DEVICE", 0, "auto, host, cuda:0, hip:0; host:1, host:2 guard buffers' ends, beginnings", 0},
+    {"filter", 'f', "TEXT", 0, "Only cases whose name contains TEXT, or matches it if it holds a *", 0},
+    {"full", 1, NULL, 0, "The full product of shapes", 0},
+    {"seed", 's', "N", 0, "Seed of the random inputs (default 1)", 0},
+    {"cache", 'c', "DIR", 0, "Kernel cache; \"\" keeps kernels in memory only", 0},
+    {"list", 'l', NULL, 0, "Print the names and end", 0},
+    {"json", 'j', NULL, 0, "Results as JSON on stdout", 0},
+    {"verbose", 'v', NULL, 0, "A line for every case", 0},
+    {0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+    struct options *o = state->input;
+    char *end;
+
+    switch (key) {
+    case 'd': o->run.device = arg; break;
+    case 'f': o->filter = arg; break;
+    case 'c': o->run.cache_dir = arg; break;
+    case 1: o->full = 1; break;
+    case 'l': o->list = 1; break;
+    case 'j': o->json = 1; break;
+    case 'v': o->verbose = 1; break;
+    case 's':
+        o->run.seed = strtoull(arg, &end, 0);
+        if (*end || end == arg)
+            argp_error(state, "--seed %s: not a number", arg);
+        break;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static void on_signal(int signal) {
+    char text[512];
+    int n = snprintf(text, sizeof text,
+                     "FAIL %s: signal %d\n     repeat: num --device %s --seed %llu --filter '%s'\n"
+                     "%zu passed, %zu failed, %zu skipped\n",
+                     progress.at ? progress.at->name : "(start)", signal, progress.device, progress.seed,
+                     progress.at ? progress.at->name : "", progress.passed, progress.failed + 1, progress.left);
+
+    if (write(STDOUT_FILENO, text, (size_t)n) < 0)
+        _exit(4);
+    _exit(1);
+}
+
+static void catch_signals(void) {
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGALRM, SIGABRT};
+    static char stack[65536];
+    const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof stack};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_RESETHAND};
+
+    sigaltstack(&alternative, NULL);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaction(signals[i], &action, NULL);
+}
+
+static int selected(const struct options *o, const struct num_case *c) {
+    if (!o->filter)
+        return 1;
+    if (strchr(o->filter, '*'))
+        return !fnmatch(o->filter, c->name, 0);
+    return strstr(c->name, o->filter) != NULL;
+}
+
+static double now_ms(void) {
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static void report(const struct options *o, const struct num_case *c, int passed, double ms, json_t *results) {
+    if (o->json)
+        json_array_append_new(results, json_pack("{s:s, s:b, s:f, s:s}", "name", c->name, "pass", passed, "ms", ms,
+                                                 "text", passed ? "" : o->run.text));
+    else if (!passed)
+        printf("FAIL %s: %s\n     repeat: num --device %s --seed %llu --filter '%s'\n", c->name, o->run.text,
+               o->run.device, (unsigned long long)o->run.seed, c->name);
+    else if (o->verbose)
+        printf("ok   %s (%.0f ms)\n", c->name, ms);
+    fflush(stdout);
+}
+
+static void finish(const struct options *o, const struct kvk_device_info *info, json_t *results, size_t skipped) {
+    FILE *summary = o->json ? stderr : stdout;
+
+    if (o->json) {
+        json_t *all = json_pack("{s:s, s:s, s:s, s:I, s:O, s:I, s:I, s:I}", "device", info->device, "name", info->name,
+                                "target", info->target, "seed", (json_int_t)o->run.seed, "cases", results, "passed",
+                                (json_int_t)progress.passed, "failed", (json_int_t)progress.failed, "skipped",
+                                (json_int_t)skipped);
+        json_dumpf(all, stdout, JSON_INDENT(1));
+        putchar('\n');
+        json_decref(all);
+    }
+    fprintf(summary, "%zu passed, %zu failed, %zu skipped\n", progress.passed, progress.failed, skipped);
+}
+
+static int run_all(struct options *o, const struct num_case *cases, size_t count) {
+    struct kvk_device_info info = KVK_INIT(struct kvk_device_info);
+    kvk_error err = {0};
+    json_t *results = json_array();
+
+    if (kvk_device(o->run.ctx, &info, &err) == KVK_OK && !o->json)
+        printf("num on %s: %s, %s\n", info.device, info.name, info.target);
+    progress.device = o->run.device;
+    progress.seed = (unsigned long long)o->run.seed;
+    for (size_t i = 0; i < count; i++)
+        progress.left += (size_t)selected(o, &cases[i]);
+    if (progress.left == 0)
+        fprintf(stderr, "no case matches\n");
+    for (size_t i = 0; i < count; i++) {
+        if (!selected(o, &cases[i]))
+            continue;
+        double start = now_ms();
+        progress.left--;
+        progress.at = &cases[i];
+        alarm(CASE_SECONDS);
+        int passed = num_try(&o->run, &cases[i]);
+        alarm(0);
+        progress.passed += (size_t)passed;
+        progress.failed += (size_t)!passed;
+        report(o, &cases[i], passed, now_ms() - start, results);
+    }
+    finish(o, &info, results, 0);
+    json_decref(results);
+    return progress.failed ? 1 : progress.passed ? 0 : 2;
+}
+
+static void print_log(void *data, kvk_log_level level, const char *line) {
+    (void)data;
+    if (level == KVK_LOG_WARNING)
+        fprintf(stderr, "%s\n", line);
+}
+
+int main(int argc, char **argv) {
+    static const struct argp argp = {.options = option_list, .parser = parse,
+                                     .doc = "Runs every kind of kernel against the oracle."};
+    struct options o = {.run = {.device = "host", .seed = 1}};
+    struct kvk_options open = KVK_INIT(struct kvk_options);
+    kvk_error err = {0};
+    size_t count;
+
+    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    struct num_case *cases = num_cases(o.full, &count);
+    if (o.list) {
+        for (size_t i = 0; i < count; i++)
+            if (selected(&o, &cases[i]))
+                puts(cases[i].name);
+        free(cases);
+        return 0;
+    }
+    open.device = o.run.device;
+    open.cache_dir = o.run.cache_dir;
+    open.log = print_log;
+    if (kvk_open(&open, &o.run.ctx, &err) != KVK_OK) {
+        fprintf(stderr, "num: %s: %s\n", o.run.device, err.text);
+        free(cases);
+        return 3;
+    }
+    catch_signals();
+    int code = run_all(&o, cases, count);
+    kvk_close(o.run.ctx);
+    free(cases);
+    return code;
+}

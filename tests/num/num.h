@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** num.h - the numeric suite: every kind of kernel, through the public interface, against tests/ref.
+**
+** A case runs inside num_try: memory that it takes from num_host and num_device is freed when it ends, and num_fail
+** leaves it by longjmp. One case runs at a time.
+*/
+#ifndef KVKILN_TESTS_NUM_H
+#define KVKILN_TESTS_NUM_H
+
+#include "../../runtime/kvkiln.h"
+#include "../ref/ref.h"
+
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { NUM_MAX_SEQUENCES = 16, NUM_TEXT = 640 };
+
+/* What a negative control breaks, on the kernel's side only. */
+enum num_fault { FAULT_NONE, FAULT_SCALE, FAULT_LENGTH, FAULT_UNROTATED, FAULT_NIBBLES, FAULT_ELEMENT };
+
+struct num_run {
+    kvk_context *ctx;
+    const char *device, *cache_dir;
+    uint64_t seed;
+    enum num_fault fault;
+    jmp_buf *leave;
+    char text[NUM_TEXT]; /* why the case failed */
+    int compared;        /* the failure is a comparison's, not a call's */
+    struct num_memory *memory;
+};
+
+struct num_model {
+    const struct ref_spec *spec;
+    enum ref_layout layout;
+    int d, gqa, kv_heads, page;
+    kvk_dtype dtype, dequant_dtype;
+};
+
+struct num_case;
+typedef void num_body(struct num_run *run, const struct num_case *c);
+struct num_case {
+    char name[144];
+    struct num_model model;
+    num_body *body;
+    int variant;
+    enum num_fault fault; /* not FAULT_NONE: the body must fail a comparison */
+    int full;             /* only with --full */
+};
+
+/* --- run.c --- */
+int num_try(struct num_run *run, const struct num_case *c); /* 1: passed */
+_Noreturn void num_fail(struct num_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void num_differ(struct num_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void *num_host(struct num_run *run, size_t bytes);   /* zeroed */
+void *num_device(struct num_run *run, size_t bytes); /* filled with 0xFF */
+void *num_upload(struct num_run *run, const void *from, size_t bytes);
+void num_download(struct num_run *run, void *to, const void *from, size_t bytes);
+void num_ok(struct num_run *run, kvk_status status, const kvk_error *err, const char *call);
+const kvk_kernels *num_prepare(struct num_run *run, const struct num_model *model, unsigned kinds);
+
+/* --- data.c: everything random follows from a seed and a stream number --- */
+struct num_random {
+    uint64_t state;
+};
+struct num_random num_random(uint64_t seed, uint64_t stream);
+uint64_t num_case_seed(const struct num_run *run, const struct num_case *c);
+uint64_t num_next(struct num_random *r);
+int num_below(struct num_random *r, int n);
+float num_normal(struct num_random *r);
+void num_shuffle(struct num_random *r, int32_t *x, int n);
+uint16_t num_bits(kvk_dtype dtype, float x);
+float num_value(kvk_dtype dtype, uint16_t bits);
+void num_fill_normal(struct num_random *r, kvk_dtype dtype, uint16_t *out, size_t n);
+/* Rows that break careless encoders: zeros, constants, outliers, tiny, huge, infinite, NaN. [rows][heads][d] */
+void num_fill_special(struct num_random *r, kvk_dtype dtype, uint16_t *out, size_t vectors, int d);
+
+/* --- rows.c: a tensor of rows on the device, dense or with gaps --- */
+struct num_rows {
+    kvk_dtype dtype;
+    size_t rows, heads, d, row_stride, head_stride, elements;
+    void *base;            /* device */
+    struct kvk_rows device;
+};
+/* bits NULL: an output, filled with a pattern that num_rows_get finds again in gaps and unwritten rows. */
+struct num_rows num_rows_put(struct num_run *run, kvk_dtype dtype, const uint16_t *bits, size_t rows, size_t heads,
+                             size_t d, int strided);
+/* Dense bits of the first `rows` rows; all else must still hold the pattern. */
+uint16_t *num_rows_get(struct num_run *run, const struct num_rows *t, size_t rows, const char *what);
+
+/* --- world.c: sequences in a paged pool, as the oracle stores them --- */
+enum world_pool { POOL_DENSE, POOL_HEAD_MAJOR, POOL_PADDED };
+struct world {
+    struct num_model m;
+    struct ref_format f;
+    int sequences, lengths[NUM_MAX_SEQUENCES], first_row[NUM_MAX_SEQUENCES + 1];
+    int32_t *table;   /* [sequences][table_stride]; entries past a length hold -1 */
+    int table_stride;
+    uint16_t *key, *value; /* [rows][G][D] model dtype, in token order of the sequences */
+    struct ref_pool pool;  /* host memory */
+    size_t pool_bytes;
+    enum world_pool kind;
+};
+struct world_options {
+    const int *lengths; /* [sequences] */
+    int sequences;
+    uint64_t data_seed, page_seed;
+    enum world_pool pool;
+    int special;  /* odd rows among the others */
+    int poison;   /* byte of all that is never stored */
+};
+void world_make(struct num_run *run, struct world *w, const struct num_model *m, const struct world_options *o);
+int64_t world_slot(const struct world *w, int sequence, int token);
+void world_store(struct world *w); /* again, after key and value were changed */
+struct kvk_pool world_pool(struct num_run *run, const struct world *w, const uint8_t *bytes); /* uploaded */
+void world_read(const struct world *w, int sequence, double *key, double *value);
+float *world_floats(struct num_run *run, kvk_dtype dtype, const uint16_t *bits, size_t n);
+
+/* --- attend.c --- */
+struct attention {
+    const struct world *w;
+    int unified, q_len[NUM_MAX_SEQUENCES], start[NUM_MAX_SEQUENCES + 1];
+    int spare_rows;    /* unified: tokens beyond query_start[S], which must stay untouched */
+    uint16_t *query;   /* [start[S]][H][D] */
+    float scale;       /* 0 = default */
+    int window, splits, strided, no_lse;
+    int64_t max_context;
+    const float *sinks; /* [H] host */
+    uint16_t *out;      /* results [start[S]][H][D] */
+    float *lse;
+};
+void attention_rows(struct attention *a);
+void attention_query(struct num_run *run, struct attention *a, uint64_t seed);
+void attention_call(struct num_run *run, struct attention *a);  /* fills out and lse */
+void attention_check(struct num_run *run, const struct attention *a); /* against the oracle */
+
+/* --- the cases --- */
+num_body check_store, check_dequant, check_decode, check_unified;
+num_body prop_page_permutation, prop_splits, prop_dominant_key, prop_equal_keys, prop_linear_in_v, prop_gqa_repeats,
+    prop_unified_is_decode, prop_codes_survive, prop_rest_of_batch, prop_negative_slot, prop_unused_slots;
+struct num_case *num_cases(int full, size_t *count); /* malloc'd */
+
+#endif

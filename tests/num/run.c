@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** run.c - one case: its memory, its failures, its kernels.
+*/
+#include "num.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct num_memory {
+    struct num_memory *next;
+    void *host, *device;
+};
+
+static void release(struct num_run *run) {
+    while (run->memory) {
+        struct num_memory *m = run->memory;
+        run->memory = m->next;
+        free(m->host);
+        kvk_free(run->ctx, m->device);
+        free(m);
+    }
+}
+
+int num_try(struct num_run *run, const struct num_case *c) {
+    jmp_buf here;
+    volatile int passed = 0;
+
+    run->leave = &here;
+    run->fault = c->fault;
+    run->compared = 0;
+    run->text[0] = 0;
+    if (!setjmp(here)) {
+        c->body(run, c);
+        passed = 1;
+    }
+    release(run);
+    if (c->fault == FAULT_NONE)
+        return passed;
+    if (passed)
+        snprintf(run->text, sizeof run->text, "the comparison did not notice the fault");
+    return !passed && run->compared;
+}
+
+static _Noreturn void leave(struct num_run *run, const char *format, va_list args) {
+    vsnprintf(run->text, sizeof run->text, format, args);
+    longjmp(*run->leave, 1);
+}
+
+void num_fail(struct num_run *run, const char *format, ...) {
+    va_list args;
+
+    va_start(args, format);
+    leave(run, format, args);
+}
+
+void num_differ(struct num_run *run, const char *format, ...) {
+    va_list args;
+
+    run->compared = 1;
+    va_start(args, format);
+    leave(run, format, args);
+}
+
+static struct num_memory *remember(struct num_run *run) {
+    struct num_memory *m = calloc(1, sizeof *m);
+
+    if (!m)
+        abort();
+    m->next = run->memory;
+    run->memory = m;
+    return m;
+}
+
+void *num_host(struct num_run *run, size_t bytes) {
+    struct num_memory *m = remember(run);
+
+    m->host = calloc(1, bytes + 1);
+    if (!m->host)
+        abort();
+    return m->host;
+}
+
+void num_ok(struct num_run *run, kvk_status status, const kvk_error *err, const char *call) {
+    if (status != KVK_OK)
+        num_fail(run, "%s: %s: %s (%s)", call, kvk_status_name(status), err->text, err->where);
+}
+
+void *num_device(struct num_run *run, size_t bytes) {
+    struct num_memory *m = remember(run);
+    kvk_error err = {0};
+
+    if (bytes == 0)
+        bytes = 1;
+    num_ok(run, kvk_alloc(run->ctx, bytes, &m->device, &err), &err, "kvk_alloc");
+    num_ok(run, kvk_fill(run->ctx, m->device, 0xFF, bytes, &err), &err, "kvk_fill");
+    return m->device;
+}
+
+void *num_upload(struct num_run *run, const void *from, size_t bytes) {
+    void *device = num_device(run, bytes);
+    kvk_error err = {0};
+
+    if (bytes)
+        num_ok(run, kvk_upload(run->ctx, device, from, bytes, &err), &err, "kvk_upload");
+    return device;
+}
+
+void num_download(struct num_run *run, void *to, const void *from, size_t bytes) {
+    kvk_error err = {0};
+
+    num_ok(run, kvk_synchronize(run->ctx, &err), &err, "kvk_synchronize");
+    if (bytes)
+        num_ok(run, kvk_download(run->ctx, to, from, bytes, &err), &err, "kvk_download");
+}
+
+const kvk_kernels *num_prepare(struct num_run *run, const struct num_model *model, unsigned kinds) {
+    struct kvk_model m = KVK_INIT(struct kvk_model);
+    const kvk_kernels *kernels = NULL;
+    kvk_error err = {0};
+
+    m.spec = model->spec->name;
+    m.layout = model->layout == REF_SOA ? "soa" : "aos";
+    m.kv_heads = model->kv_heads;
+    m.query_heads = model->kv_heads * model->gqa;
+    m.head_size = model->d;
+    m.page_tokens = model->page;
+    m.dtype = model->dtype;
+    m.dequant_dtype = model->dequant_dtype;
+    m.kinds = kinds;
+    num_ok(run, kvk_prepare(run->ctx, &m, &kernels, &err), &err, "kvk_prepare");
+    return kernels;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** world.c - sequences scattered over a pool whose other bytes are poison.
+*/
+#include "num.h"
+
+#include <string.h>
+
+static int pages_of(const struct world *w, int length) {
+    return (length + w->m.page - 1) / w->m.page;
+}
+
+/* Pages in random order; one page in four more than needed stays unused. */
+static void deal_pages(struct num_run *run, struct world *w, uint64_t seed) {
+    struct num_random r = num_random(seed, 7);
+    int needed = 0, next = 0, widest = 1;
+    int32_t *pages;
+
+    for (int s = 0; s < w->sequences; s++) {
+        int n = pages_of(w, w->lengths[s]);
+        needed += n;
+        widest = n > widest ? n : widest;
+    }
+    w->pool.pages = needed + needed / 4 + 1;
+    w->table_stride = widest + 1;
+    w->table = num_host(run, (size_t)(w->sequences * w->table_stride + 1) * sizeof *w->table);
+    pages = num_host(run, (size_t)w->pool.pages * sizeof *pages);
+    for (int i = 0; i < w->pool.pages; i++)
+        pages[i] = i;
+    num_shuffle(&r, pages, (int)w->pool.pages);
+    for (int s = 0; s < w->sequences; s++)
+        for (int i = 0; i < w->table_stride; i++)
+            w->table[s * w->table_stride + i] = i < pages_of(w, w->lengths[s]) ? pages[next++] : -1;
+}
+
+/* Strides of one of three kinds. Padding keeps every alignment a kernel may ask for. */
+static void choose_strides(struct world *w, enum world_pool kind) {
+    int64_t slot = (int64_t)w->f.slot_bytes, heads = w->m.kv_heads, page = w->m.page;
+    struct ref_pool dense = ref_pool_dense(&w->f, NULL, w->pool.pages);
+
+    w->pool = dense;
+    w->kind = kind;
+    if (w->f.layout == REF_SOA) {
+        if (kind != POOL_DENSE)
+            w->pool.page_stride += 128;
+    } else if (kind == POOL_HEAD_MAJOR) {
+        w->pool.position_stride = slot;
+        w->pool.head_stride = slot * page;
+    } else if (kind == POOL_PADDED) {
+        w->pool.head_stride = slot * 2;
+        w->pool.position_stride = slot * 2 * heads + slot;
+        w->pool.page_stride = w->pool.position_stride * page + slot * 3;
+    }
+    w->pool_bytes = (size_t)(w->pool.pages * w->pool.page_stride);
+}
+
+void world_make(struct num_run *run, struct world *w, const struct num_model *m, const struct world_options *o) {
+    struct num_random r = num_random(o->data_seed, 1);
+    size_t rows, vector = (size_t)m->d, heads = (size_t)m->kv_heads;
+
+    *w = (struct world){.m = *m, .sequences = o->sequences};
+    for (int s = 0; s < o->sequences; s++) {
+        w->lengths[s] = o->lengths[s];
+        w->first_row[s + 1] = w->first_row[s] + o->lengths[s];
+    }
+    rows = (size_t)w->first_row[o->sequences];
+    ref_format_make(&w->f, m->spec, m->layout, m->d, m->d, m->kv_heads, m->page);
+    deal_pages(run, w, o->page_seed);
+    choose_strides(w, o->pool);
+    w->pool.data = num_host(run, w->pool_bytes);
+    memset(w->pool.data, o->poison, w->pool_bytes);
+    w->key = num_host(run, rows * heads * vector * 2);
+    w->value = num_host(run, rows * heads * vector * 2);
+    if (o->special) {
+        num_fill_special(&r, m->dtype, w->key, rows * heads, m->d);
+        num_fill_special(&r, m->dtype, w->value, rows * heads, m->d);
+    } else {
+        num_fill_normal(&r, m->dtype, w->key, rows * heads * vector);
+        num_fill_normal(&r, m->dtype, w->value, rows * heads * vector);
+    }
+    world_store(w);
+}
+
+int64_t world_slot(const struct world *w, int sequence, int token) {
+    int64_t page = w->table[sequence * w->table_stride + token / w->m.page];
+    return page * w->m.page + token % w->m.page;
+}
+
+void world_store(struct world *w) {
+    size_t row_elements = (size_t)w->m.kv_heads * (size_t)w->m.d;
+    float key[8 * REF_MAX_D], value[8 * REF_MAX_D];
+
+    for (int s = 0; s < w->sequences; s++)
+        for (int t = 0; t < w->lengths[s]; t++) {
+            size_t at = (size_t)(w->first_row[s] + t) * row_elements;
+            for (size_t i = 0; i < row_elements; i++) {
+                key[i] = num_value(w->m.dtype, w->key[at + i]);
+                value[i] = num_value(w->m.dtype, w->value[at + i]);
+            }
+            ref_store(&w->f, &w->pool, world_slot(w, s, t), key, value);
+        }
+}
+
+/* Nibbles of key bytes swapped: the fault that a bit-order mistake would be. */
+static void swap_nibbles(const struct world *w, uint8_t *bytes) {
+    for (int s = 0; s < w->sequences; s++)
+        for (int t = 0; t < w->lengths[s]; t++)
+            for (int h = 0; h < w->m.kv_heads; h++) {
+                struct ref_place at = ref_place(&w->f, &w->pool, world_slot(w, s, t), h);
+                for (size_t i = 0; i < w->f.key_bytes; i++)
+                    bytes[at.key + i] = (uint8_t)(bytes[at.key + i] << 4 | bytes[at.key + i] >> 4);
+            }
+}
+
+struct kvk_pool world_pool(struct num_run *run, const struct world *w, const uint8_t *bytes) {
+    struct kvk_pool pool = {.pages = w->pool.pages};
+    uint8_t *copy = num_host(run, w->pool_bytes);
+
+    memcpy(copy, bytes, w->pool_bytes);
+    if (run->fault == FAULT_NIBBLES)
+        swap_nibbles(w, copy);
+    pool.data = num_upload(run, copy, w->pool_bytes);
+    if (w->kind != POOL_DENSE)
+        pool.page_stride = w->pool.page_stride;
+    if (w->kind != POOL_DENSE && w->f.layout == REF_AOS) {
+        pool.position_stride = w->pool.position_stride;
+        pool.head_stride = w->pool.head_stride;
+    }
+    return pool;
+}
+
+void world_read(const struct world *w, int sequence, double *key, double *value) {
+    for (int t = 0; t < w->lengths[sequence]; t++)
+        for (int h = 0; h < w->m.kv_heads; h++) {
+            size_t at = ((size_t)t * (size_t)w->m.kv_heads + (size_t)h) * (size_t)w->m.d;
+            ref_dequant(&w->f, &w->pool, world_slot(w, sequence, t), h, key + at, value + at);
+        }
+}
+
+float *world_floats(struct num_run *run, kvk_dtype dtype, const uint16_t *bits, size_t n) {
+    float *out = num_host(run, n * sizeof *out);
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = num_value(dtype, bits[i]);
+    return out;
+}
