@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Facts about the code objects of every GPU target, without a GPU.
+
+test_objects.py [--full] [--targets T,...] [--spills]
+
+gfx: every instruction disassembles; matrix instructions in decode and unified; no scratch, no spills; code object version 5;
+arguments, block size, wave size and shared memory equal the manifest and abi.def; the kernel descriptor agrees.
+sm_: the pinned PTX version; parameters equal abi.def; mma.sync in decode and unified; no local memory; the assembler reports
+no spills (skipped where there is no assembler).
+
+A small core by default; --full: every preset x kind x head size 64, 128, 256 x gqa 1, 4, 8 x layout. --spills prints a table
+of registers, spills and scratch of each kernel too. KVKILN names the executable; else out/bin/kvkiln.
+"""
+import argparse
+import collections
+import concurrent.futures
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import hsaco  # noqa: E402 (needs the path above)
+
+PRESETS = ["turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc", "ultraquant_4bit"]
+GFX = ["gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1200"]
+SM = ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a", "sm_103a", "sm_121a"]
+KINDS = ["store", "decode", "unified", "dequant"]
+TYPES = {"PTR": (8, "u64"), "I64": (8, "u64"), "I32": (4, "u32"), "F32": (4, "f32")}
+
+# What the core builds: (targets, presets, kinds, layouts, head sizes, gqa)
+CORE = [
+    (["gfx942", "gfx1100"], PRESETS, KINDS, [], [128], [4]),
+    (["gfx950", "gfx1201"], PRESETS, ["decode", "unified"], ["aos"], [128], [4]),
+    (["gfx942", "gfx1201"], PRESETS[1:2], ["decode", "unified"], ["aos"], [64, 256], [1]),
+    (["sm_80", "sm_90a"], PRESETS, KINDS, ["aos"], [128], [4]),
+    (["sm_120a"], PRESETS[1:2], ["decode", "unified"], [], [64, 256], [8]),
+]
+FULL = [([target], PRESETS, KINDS, [], [64, 128, 256], [1, 4, 8]) for target in GFX + SM]
+
+
+def abi():
+    """{entry: [(name, type, offset)]} and {entry: bytes} of abi.def."""
+    rows, sizes = collections.defaultdict(list), collections.defaultdict(int)
+    with open(f"{ROOT}/runtime/abi.def", encoding="utf-8") as f:
+        for entry, kind, name in re.findall(r"^ABI\((\w+), (\w+), (\w+)\)", f.read(), re.M):
+            size = TYPES[kind][0]
+            offset = (sizes[entry] + size - 1) // size * size
+            rows[entry].append((name, kind, offset))
+            sizes[entry] = offset + size
+    return rows, sizes
+
+
+def targets_def():
+    """{name: (features, shared bytes, wave size)}"""
+    with open(f"{ROOT}/gen/targets.def", encoding="utf-8") as f:
+        found = re.findall(r'^TARGET\("([^"]+)", \w+, "[^"]*", "([^"]*)", [^,]+, (\d+), (\d+),', f.read(), re.M)
+    return {name: (features, int(shared), int(warp)) for name, features, warp, shared in found}
+
+
+ABI, ABI_BYTES = abi()
+TARGETS = targets_def()
+
+
+class Failed(Exception):
+    """A fact that does not hold."""
+
+
+def require(fact, text):
+    if not fact:
+        raise Failed(text)
+
+
+def open_object(path):
+    """(manifest lines as {name: [values]}, code) of a sealed object."""
+    with open(path, "rb") as f:
+        data = f.read()
+    key, manifest, code, total = struct.unpack_from("<4Q", data, 32)
+    require(total == len(data), "sealed size differs")
+    text = data[64 + key + 1:64 + key + 1 + manifest].decode()
+    lines = collections.defaultdict(list)
+    for line in text.splitlines():
+        name, _, value = line.partition(" ")
+        lines[name].append(value)
+    return lines, data[len(data) - code:]
+
+
+def entries(manifest):
+    """[(abi name, symbol, threads, shared bytes)]"""
+    found = [line.split() for line in manifest["entry"]]
+    return [(e[0], e[1], int(e[2]), int(e[3])) for e in found]
+
+
+# ---- AMD ----
+
+def check_arguments(kernel, entry):
+    want = [(name, offset, TYPES[kind][0]) for name, kind, offset in ABI[entry]]
+    have = [(a[".name"], a[".offset"], a[".size"]) for a in kernel[".args"]]
+    require(have == want, f"{entry}: arguments {have} differ from abi.def")
+    for a, (_, kind, _) in zip(kernel[".args"], ABI[entry]):
+        require((a[".value_kind"] == "global_buffer") == (kind == "PTR"), f"{entry}: {a['.name']} is {a['.value_kind']}")
+    require(kernel[".kernarg_segment_size"] == ABI_BYTES[entry],
+            f"{entry}: {kernel['.kernarg_segment_size']} bytes of arguments, abi.def has {ABI_BYTES[entry]}")
+
+
+def check_kernel(image, kernel, entry, target):
+    abi_name, symbol, threads, shared = entry
+    _, limit, wave = TARGETS[target]
+    check_arguments(kernel, abi_name)
+    for field in (".private_segment_fixed_size", ".vgpr_spill_count", ".sgpr_spill_count"):
+        require(kernel[field] == 0, f"{abi_name}: {field[1:]} {kernel[field]}, {kernel['.vgpr_count']} vgprs")
+    require(kernel[".max_flat_workgroup_size"] == threads, f"{abi_name}: block size {kernel['.max_flat_workgroup_size']}")
+    require(kernel[".wavefront_size"] == wave, f"{abi_name}: wave size {kernel['.wavefront_size']}")
+    require(kernel[".group_segment_fixed_size"] + shared <= limit, f"{abi_name}: {shared} bytes of LDS, at most {limit}")
+    require(not kernel[".uses_dynamic_stack"], f"{abi_name}: dynamic stack")
+    group, private, arguments, code = image.descriptor(symbol)
+    require(group == kernel[".group_segment_fixed_size"] == 0, f"{abi_name}: static LDS {group}")
+    require(private == 0, f"{abi_name}: descriptor: scratch {private}")
+    require(arguments == ABI_BYTES[abi_name], f"{abi_name}: descriptor: {arguments} bytes of arguments")
+    require(code == image.symbol(symbol).value, f"{abi_name}: descriptor points elsewhere")
+
+
+def disassemble(code, target, folder):
+    path = os.path.join(folder, "code")
+    with open(path, "wb") as f:
+        f.write(code)
+    done = subprocess.run(["llvm-objdump-22", "-d", f"--mcpu={target}", path], capture_output=True, text=True, check=False)
+    require(done.returncode == 0 and not done.stderr.strip(), f"llvm-objdump-22: {done.stderr.strip()[:200]}")
+    blocks = re.split(r"^[0-9a-f]+ <([^>]+)>:$", done.stdout, flags=re.M)[1:]
+    return dict(zip(blocks[::2], blocks[1::2]))
+
+
+def check_code(blocks, entry, target):
+    abi_name, symbol = entry[:2]
+    require(symbol in blocks, f"{abi_name}: no code")
+    text = blocks[symbol]
+    strange = re.search(r"^.*(\.long|<unknown>|illegal).*$", text, re.M)
+    require(not strange, f"{abi_name}: {strange and strange.group(0).strip()}")
+    require("s_endpgm" in text, f"{abi_name}: does not end")
+    require("scratch_" not in text, f"{abi_name}: uses scratch memory")
+    require("v_cvt_pkrtz" not in text, f"{abi_name}: rounds toward zero")
+    require(not re.search(r"\bs_(swappc|setpc)", text), f"{abi_name}: calls a function")
+    if abi_name in ("decode", "unified"):
+        wanted = "v_mfma_f32_16x16x16" if target.startswith("gfx9") else "v_wmma_f32_16x16x16"
+        require(wanted in text, f"{abi_name}: no {wanted}")
+
+
+def check_gfx(path, target, folder):
+    manifest, code = open_object(path)
+    require(manifest["format"] == ["hsaco"], f"format {manifest['format']}")
+    image = hsaco.Image(code)
+    require(image.abi_version == 3, f"ABI version {image.abi_version}: not code object version 5")
+    require(image.metadata["amdhsa.target"] == f"amdgcn-amd-amdhsa--{target}", image.metadata["amdhsa.target"])
+    kernels = {k[".name"]: k for k in image.metadata["amdhsa.kernels"]}
+    rows = entries(manifest)
+    require(sorted(kernels) == sorted(e[1] for e in rows), f"kernels {sorted(kernels)} differ from the manifest")
+    blocks = disassemble(code, target, folder)
+    for entry in rows:
+        check_code(blocks, entry, target)
+        check_kernel(image, kernels[entry[1]], entry, target)
+    return rows
+
+
+def facts_gfx(path):
+    manifest, code = open_object(path)
+    kernels = {k[".name"]: k for k in hsaco.Image(code).metadata["amdhsa.kernels"]}
+    return [(e[0], kernels[e[1]][".vgpr_count"], kernels[e[1]][".vgpr_spill_count"] + kernels[e[1]][".sgpr_spill_count"],
+             kernels[e[1]][".private_segment_fixed_size"], e[3]) for e in entries(manifest)]
+
+
+# ---- NVIDIA ----
+
+def check_entry(text, entry):
+    abi_name, symbol, threads, _ = entry
+    block = re.search(r"\.entry " + re.escape(symbol) + r"\((.*?)\)(.*?)\n\}", text, re.S)
+    require(block, f"{abi_name}: no entry {symbol}")
+    have = re.findall(r"\.param \.(\w+)", block.group(1))
+    want = [TYPES[kind][1] for _, kind, _ in ABI[abi_name]]
+    require([h.replace("b", "u", 1) if h[0] == "b" else h for h in have] == want, f"{abi_name}: parameters {have}")
+    require(re.search(rf"\.maxntid {threads}\b", block.group(2)), f"{abi_name}: block size is not {threads}")
+    require(".local" not in block.group(2), f"{abi_name}: local memory")
+    if abi_name in ("decode", "unified"):
+        require("mma.sync" in block.group(2), f"{abi_name}: no mma.sync")
+
+
+def check_sm(path, target):
+    """Returns the entries and whether an assembler reported on them."""
+    manifest, _ = open_object(path)
+    with open(os.path.splitext(path)[0] + ".ptx", encoding="utf-8") as f:
+        text = f.read()
+    pinned = re.search(r"\+ptx(\d+)(\d)", TARGETS[target][0])
+    require(f".version {pinned.group(1)}.{pinned.group(2)}\n" in text, "PTX version is not the pinned one")
+    require(f".target {target}\n" in text, "other .target")
+    rows = entries(manifest)
+    for entry in rows:
+        check_entry(text, entry)
+        require(entry[3] <= TARGETS[target][1], f"{entry[0]}: {entry[3]} bytes of shared memory")
+    if manifest["format"] != ["cubin"]:
+        return rows, False
+    spills = dict(line.split() for line in manifest["spills"])
+    for entry in rows:
+        require(entry[0] in spills, f"{entry[0]}: no spill report")
+        require(spills[entry[0]] == "0", f"{entry[0]}: {spills[entry[0]]} bytes of spills")
+    return rows, True
+
+
+def facts_sm(path):
+    manifest, _ = open_object(path)
+    registers = dict(line.split() for line in manifest["registers"])
+    spills = dict(line.split() for line in manifest["spills"])
+    return [(e[0], registers.get(e[0], "?"), spills.get(e[0], "?"), 0, e[3]) for e in entries(manifest)]
+
+
+# ---- building and counting ----
+
+def build(kvkiln, group, folder):
+    """Runs the command line; returns {path: target} of the sealed objects and what it said."""
+    targets, presets, kinds, layouts, sizes, gqas = group
+    found, said = {}, ""
+    for target in targets:
+        out = os.path.join(folder, target)
+        command = [kvkiln, "build", *presets, "--target", target, "--kind", ",".join(kinds), "--head-size",
+                   ",".join(map(str, sizes)), "--gqa", ",".join(map(str, gqas)), "--emit",
+                   "object" if target.startswith("gfx") else "ptx,object", "-o", out]
+        if layouts:
+            command += ["--layout", ",".join(layouts)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode:
+            said += f"{target}: exit {done.returncode}\n" + "\n".join(done.stderr.splitlines()[-30:]) + "\n"
+        for name in sorted(os.listdir(out)) if os.path.isdir(out) else []:
+            path = os.path.join(out, name)
+            with open(path, "rb") as f:
+                if f.read(6) == b"KVKILN":
+                    found[path] = target
+    return found, said
+
+
+def expected(group):
+    targets, presets, kinds, layouts, sizes, gqas = group
+    of = {p: len([x for x in (layouts or ["aos", "soa"]) if p.startswith("turbo") or x == "aos"]) for p in presets}
+    return len(targets) * sum(of.values()) * len(kinds) * len(sizes) * len(gqas)
+
+
+def check_one(path, target):
+    """(name, failure or None, assembled)"""
+    name = os.path.basename(path)
+    try:
+        if target.startswith("gfx"):
+            with tempfile.TemporaryDirectory() as folder:
+                check_gfx(path, target, folder)
+            return name, None, True
+        return name, None, check_sm(path, target)[1]
+    except Failed as failed:
+        return name, str(failed), True
+    except (OSError, KeyError, ValueError, IndexError, struct.error) as error:
+        return name, f"{type(error).__name__}: {error}", True
+
+
+def print_facts(found):
+    print(f"{'kernel':58} {'entry':8} {'regs':>5} {'spills':>7} {'scratch':>8} {'shared':>7}")
+    for path, target in found.items():
+        for entry, registers, spills, scratch, shared in (facts_gfx if target.startswith("gfx") else facts_sm)(path):
+            print(f"{os.path.basename(path)[:58]:58} {entry:8} {registers:>5} {spills:>7} {scratch:>8} {shared:>7}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--spills", action="store_true")
+    parser.add_argument("--targets", default="")
+    args = parser.parse_args()
+    kvkiln = os.environ.get("KVKILN", f"{ROOT}/out/bin/kvkiln")
+    only = [t for t in args.targets.split(",") if t]
+    passed = failed = skipped = 0
+    tools = shutil.which("llvm-objdump-22")
+    for targets, *rest in FULL if args.full else CORE:
+        targets = [t for t in targets if not only or t in only]
+        if not targets:
+            continue
+        group = (targets, *rest)
+        if targets[0].startswith("gfx") and not tools:
+            print(f"skipped: {','.join(targets)}: no llvm-objdump-22")
+            skipped += expected(group)
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            found, said = build(kvkiln, group, folder)
+            if said:
+                print(said)
+            missing = expected(group) - len(found)
+            if missing:
+                print(f"FAIL {','.join(targets)}: {missing} of {expected(group)} kernels were not built")
+                failed += abs(missing)
+            with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+                for name, failure, assembled in pool.map(check_one, found.keys(), found.values()):
+                    passed += failure is None
+                    failed += failure is not None
+                    skipped += not assembled
+                    if failure:
+                        print(f"FAIL {name}: {failure}")
+            if args.spills:
+                print_facts(found)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not passed + skipped else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
