@@ -301,8 +301,6 @@ kvk_status host_worker_run(struct host_worker *worker, const struct host_grid *g
     start_cta(worker, grid, cta);
     first->ready &= ~1u;
     host_context_switch(&worker->cta.origin, &worker->fibers[0].context);
-    for (uint32_t tid = 0; tid < grid->threads; tid++)
-        host_context_drop(&worker->fibers[tid].context);
     if (!worker->cta.alive && !worker->cta.fault)
         return KVK_OK;
     char text[400];

@@ -26,7 +26,7 @@ void host_switch_start(void) __attribute__((visibility("hidden")));
 #endif
 
 #if HOST_SWITCH_ASM && defined(__x86_64__)
-enum { FRAME_WORDS = 8, FRAME_ARG = 3, FRAME_RUN = 2, FRAME_RETURN = 6 };
+enum { FRAME_WORDS = 7, FRAME_ARG = 3, FRAME_RUN = 2, FRAME_RETURN = 6 };
 
 __asm__(".text\n"
         ".p2align 4\n"
@@ -148,7 +148,8 @@ void host_context_make(struct host_context *context, void *stack_low, size_t sta
     context->fake_stack = NULL;
 #endif
 #if defined(HOST_SWITCH_TSAN)
-    context->tsan_fiber = __tsan_create_fiber(0);
+    if (!context->tsan_fiber) /* kept from CTA to CTA: making one is slow */
+        context->tsan_fiber = __tsan_create_fiber(0);
 #endif
     make_stack(context, stack_low, stack_bytes, run, arg);
 }

@@ -51,13 +51,16 @@ struct host_context {
 #endif
 };
 
-/* Makes a context that will call run(arg) on its own stack when first switched to. `run` must never return. */
+/*
+** Makes a context that will call run(arg) on its own stack when first switched to. `run` must never return. The context
+** was zeroed or made before.
+*/
 void host_context_make(struct host_context *context, void *stack_low, size_t stack_bytes, void (*run)(void *), void *arg);
 
 /* First thing in `run`. `origin` is the OS thread's own context, from which the first fiber is entered. */
 void host_context_entered(struct host_context *origin);
 
-/* Releases what sanitizers hold for a context that will not be switched to again. */
+/* Releases what sanitizers hold for a context that was made. */
 void host_context_drop(struct host_context *context);
 
 #if HOST_SWITCH_ASM && !defined(HOST_SWITCH_ASAN) && !defined(HOST_SWITCH_TSAN)

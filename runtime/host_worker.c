@@ -75,6 +75,8 @@ static void drop_stacks(struct host_worker *worker)
 {
     if (worker->stacks)
         munmap(worker->stacks, worker->stacks_bytes);
+    for (uint32_t i = 0; i < worker->nfibers; i++)
+        host_context_drop(&worker->fibers[i].context);
     free(worker->fibers);
     worker->stacks = NULL;
     worker->fibers = NULL;
