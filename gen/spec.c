@@ -133,17 +133,17 @@ static int candidate(const char *dirs, int n, const char *name, char *path, size
     return 0;
 }
 
-static kvk_status not_found(const char *name, const char *dirs, kvk_error *err)
+static kvk_status not_found(const char *name, const struct spec_search *search, kvk_error *err)
 {
     char places[160], presets[160] = "";
-    const char *preset, *source;
+    const char *preset, *source, *dirs = search->dirs ? search->dirs : "";
     for (int i = 0; spec_embedded(i, &preset, &source); i++) {
         size_t used = strlen(presets);
         snprintf(presets + used, sizeof presets - used, "%s%s", i ? ", " : "", preset);
     }
-    spec_printable(dirs ? dirs : "", dirs ? strlen(dirs) : 0, places, sizeof places);
-    return ERR(err, KVK_E_SPEC, "preset: %s: accepted a path of a .lua file, a %s.lua in %s, or one of %s", name, name,
-               *places ? places : "--specs DIR or KVKILN_SPECS (none given)", presets);
+    spec_printable(dirs, strlen(dirs), places, sizeof places);
+    return ERR(err, KVK_E_SPEC, "preset: \"%s\": accepted %s%s, %s.lua in %s%s", name, presets,
+               search->depth ? "" : ", a path of a .lua file", name, *places ? "" : "a spec directory (none given)", places);
 }
 
 static int is_path(const char *name)
@@ -167,7 +167,7 @@ static kvk_status find_preset(const char *name, struct spec_search *search, stru
             snprintf(file, sizeof file, "%s.lua", name);
             return spec_evaluate(file, name, source, strlen(source), search, out, err);
         }
-    return not_found(name, search->dirs, err);
+    return not_found(name, search, err);
 }
 
 kvk_status spec_find(const char *name, struct spec_search *search, struct spec *out, kvk_error *err)
@@ -177,9 +177,9 @@ kvk_status spec_find(const char *name, struct spec_search *search, struct spec *
         return load_file(name, search, out, err);
     spec_printable(name, strlen(name), shown, sizeof shown);
     if (search->depth >= SPEC_DEPTH)
-        return ERR(err, KVK_E_SPEC, "preset: %s: accepted at most %d presets that derive from each other", shown, SPEC_DEPTH);
+        return ERR(err, KVK_E_SPEC, "preset: \"%s\": accepted at most %d presets that derive from each other", shown, SPEC_DEPTH);
     if (!spec_check_name(name, fault))
-        return ERR(err, KVK_E_SPEC, "preset: %s: accepted a name of 1..63 characters of [a-z0-9_]%s", *shown ? shown : "\"\"",
+        return ERR(err, KVK_E_SPEC, "preset: \"%s\": accepted a name of 1..63 characters of [a-z0-9_]%s", shown,
                    search->depth ? "" : ", or a path of a .lua file");
     return find_preset(name, search, out, err);
 }

@@ -157,7 +157,11 @@ int spec_centroid_add(const char *where, struct codec *codec, double number, cha
                  SPEC_MAX_CENTROIDS);
         return 0;
     }
-    if (!(number >= -1 && number <= 1)) { /* NaN too; elements of a vector of length one lie there */
+    if (number != number) {
+        snprintf(fault, SPEC_FAULT_MAX, "%s.centroids[%d]: nan: accepted -1..1", where, n + 1);
+        return 0;
+    }
+    if (number < -1 || number > 1) { /* elements of a vector of length one lie inside */
         snprintf(fault, SPEC_FAULT_MAX, "%s.centroids[%d]: %.9g: accepted -1..1", where, n + 1, number);
         return 0;
     }
@@ -178,7 +182,7 @@ int spec_check_name(const char *name, char *fault)
         return 1;
     char shown[48];
     spec_printable(name, length, shown, sizeof shown);
-    snprintf(fault, SPEC_FAULT_MAX, "name: %s: accepted %s", *shown ? shown : "\"\"", spec_preset_accepted("name"));
+    snprintf(fault, SPEC_FAULT_MAX, "name: \"%s\": accepted %s", shown, spec_preset_accepted("name"));
     return 0;
 }
 

@@ -75,7 +75,7 @@ kvk_status spec_find(const char *name, struct spec_search *search, struct spec *
 kvk_status spec_evaluate(const char *file, const char *stem, const char *source, size_t bytes,
                          struct spec_search *search, struct spec *out, kvk_error *err);
 
-enum { SPEC_FILE_BYTES = 64 << 10, SPEC_MEMORY_BYTES = 16 << 20, SPEC_INSTRUCTIONS = 10000000, SPEC_TIME_MS = 500,
+enum { SPEC_FILE_BYTES = 64 << 10, SPEC_MEMORY_BYTES = 16 << 20, SPEC_INSTRUCTIONS = 10000000, SPEC_TIME_MS = 250,
        SPEC_DEPTH = 8 };
 
 #endif

@@ -229,12 +229,16 @@ static void describe(lua_State *L, int index, char *out, size_t cap)
     case LUA_TNUMBER:
         if (lua_isinteger(L, index))
             snprintf(out, cap, "%lld", (long long)lua_tointeger(L, index));
+        else if (lua_tonumber(L, index) != lua_tonumber(L, index))
+            snprintf(out, cap, "nan"); /* printf may show its sign */
         else
             snprintf(out, cap, "%.9g", (double)lua_tonumber(L, index));
         break;
     case LUA_TSTRING:
         text = lua_tolstring(L, index, &length);
-        spec_printable(length ? text : "\"\"", length ? length : 2, out, cap);
+        spec_printable(text, length, out + 1, cap - 2);
+        *out = '"';
+        memcpy(out + strlen(out), "\"", 2);
         break;
     case LUA_TUSERDATA: snprintf(out, cap, "a %s", luaL_testudata(L, index, CODEC) ? CODEC : PRESET_TYPE); break;
     default: snprintf(out, cap, "a %s", luaL_typename(L, index));
@@ -276,7 +280,10 @@ static void check_keys(lua_State *L, const char *where, int table, const char *k
     while (lua_next(L, table)) {
         const char *text = plain_string(L, -2);
         if (!text || !is_known(text, kind)) {
-            describe(L, -2, key, sizeof key);
+            if (text)
+                spec_printable(text, strlen(text), key, sizeof key);
+            else
+                describe(L, -2, key, sizeof key);
             describe(L, -1, value, sizeof value);
             if (!*worst || strcmp(key, worst) < 0) {
                 memcpy(worst, key, sizeof worst);
@@ -611,7 +618,7 @@ static kvk_status report(lua_State *L, int rc, const char *file, kvk_error *err)
         return ERR(err, KVK_E_SPEC, "%s: memory: exhausted: accepted at most %d MiB", file, SPEC_MEMORY_BYTES >> 20);
     if (lua_type(L, -1) != LUA_TSTRING) {
         describe(L, -1, text, sizeof text);
-        return ERR(err, KVK_E_SPEC, "%s: error: %s: accepted preset{...}", file, text);
+        return ERR(err, KVK_E_SPEC, "%s: error: %s: accepted a string", file, text);
     }
     const char *message = lua_tolstring(L, -1, &length);
     if (length && *message == '\1') {

@@ -1,0 +1,4 @@
+return preset {
+  key = block_float { rule = "mxfp4", element = "e3m2" },
+  value = affine { bits = 4 },
+}

@@ -1,0 +1,4 @@
+return preset {
+  key = block_float { rule = "mxfp6" },
+  value = affine { bits = 4 },
+}

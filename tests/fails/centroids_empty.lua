@@ -1,0 +1,4 @@
+return preset {
+  key = codebook { bits = 2, centroids = {} },
+  value = affine { bits = 4 },
+}

@@ -1,0 +1,4 @@
+return preset {
+  key = codebook { bits = 2, centroids = "uniform" },
+  value = affine { bits = 4 },
+}

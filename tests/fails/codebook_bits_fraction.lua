@@ -1,0 +1,4 @@
+return preset {
+  key = codebook { bits = 3.5 },
+  value = affine { bits = 4 },
+}

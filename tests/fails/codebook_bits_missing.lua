@@ -1,0 +1,4 @@
+return preset {
+  key = codebook { rotation = "none" },
+  value = affine { bits = 4 },
+}

@@ -1,0 +1,4 @@
+return preset {
+  key = codebook { bits = 0/0 },
+  value = affine { bits = 4 },
+}

@@ -1,0 +1,4 @@
+return preset {
+  key = codebook(4),
+  value = affine { bits = 4 },
+}

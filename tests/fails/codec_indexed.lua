@@ -1,0 +1,1 @@
+return codebook { bits = 4 }.bits

@@ -1,0 +1,2 @@
+local c = codebook { bits = 4 }
+c.bits = 2

@@ -1,0 +1,2 @@
+local function f() return pcall(f) end
+return f()

@@ -1,0 +1,1 @@
+return preset "turboquant_4bit_nc" "soa"

@@ -1,0 +1,1 @@
+return preset(4)

@@ -1,0 +1,1 @@
+return preset "../specs/turboquant_k8v4.lua" {}

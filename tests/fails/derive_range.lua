@@ -1,0 +1,3 @@
+
+
+return preset "turboquant_4bit_nc" { value = { bits = 16 } }

@@ -1,0 +1,1 @@
+return preset "ultraquant_4bit" { key = { rule = "nvfp4", group = 32 } }

@@ -1,0 +1,1 @@
+return preset "turboquant_5bit_nc" { value = { bits = 3 } }

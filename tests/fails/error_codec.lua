@@ -1,0 +1,1 @@
+error(codebook { bits = 4 })

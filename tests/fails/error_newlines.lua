@@ -1,0 +1,1 @@
+error("first\nsecond\27[31m", 0)

@@ -1,0 +1,4 @@
+return preset {
+  key = float { format = "e3m4" },
+  value = affine { bits = 4 },
+}

@@ -1,0 +1,4 @@
+return preset {
+  key = float {},
+  value = affine { bits = 4 },
+}

@@ -1,0 +1,4 @@
+return preset {
+  key = float { format = { "e4m3" } },
+  value = affine { bits = 4 },
+}

@@ -1,0 +1,1 @@
+local x = 1 while true do x = math.sin(x) end

@@ -1,0 +1,1 @@
+local function f() while true do xpcall(f, f) end end f()

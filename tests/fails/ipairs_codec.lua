@@ -1,0 +1,1 @@
+for i in ipairs(codebook { bits = 4 }) do end

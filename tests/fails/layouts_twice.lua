@@ -1,0 +1,5 @@
+return preset {
+  key = codebook { bits = 4 },
+  value = affine { bits = 4 },
+  layouts = { "aos", "soa", "aos" },
+}

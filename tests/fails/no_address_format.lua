@@ -1,0 +1,1 @@
+return string.format("%-20p", "x")

@@ -1,0 +1,1 @@
+debug.getinfo(1)

@@ -1,0 +1,2 @@
+os.execute("true")
+return preset "turboquant_k8v4"

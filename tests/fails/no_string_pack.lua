@@ -1,0 +1,1 @@
+string.pack("!16 j", 1)

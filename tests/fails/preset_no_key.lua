@@ -1,0 +1,3 @@
+return preset {
+  value = affine { bits = 4 },
+}

@@ -1,0 +1,3 @@
+return preset {
+  key = affine { bits = 4 },
+}

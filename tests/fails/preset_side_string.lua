@@ -1,0 +1,4 @@
+return preset {
+  key = codebook { bits = 4 },
+  value = "fp16",
+}

@@ -1,0 +1,1 @@
+local p = preset { key = float { format = "fp16" }, value = float { format = "fp16" } }

@@ -1,0 +1,1 @@
+return { key = { bits = 4 } }

@@ -1,0 +1,5 @@
+return preset {
+  key = block_float { rule = "ultraquant" },
+  value = affine { bits = 4 },
+  layouts = { "aos", "soa" },
+}

@@ -1,0 +1,5 @@
+return preset {
+  key = float { format = "fp16" },
+  value = float { format = "fp16" },
+  layouts = { "soa" },
+}
