@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_codes.c - one step's codes, scales and fields from memory to registers.
+**
+** Addresses never leave the tokens that exist: a subtile at or past the length is replaced by the sequence's last one (its
+** tokens are masked later), so no block-table entry past the length is read and every load lies inside a slot.
+*/
+#include "part_attend.h"
+
+static int low_bit(int x) { return x & -x; }
+static int min_int(int a, int b) { return a < b ? a : b; }
+static int gcd(int a, int b) { return b ? gcd(b, a % b) : a; }
+
+/* `bytes` bytes as little-endian words, the last one zero-extended. The pointer is a multiple of `align`. */
+static void load_words(struct kb *k, val at, int bytes, int align, val *words)
+{
+    int unit = min_int(align, 16);
+    if (unit >= 8) { /* vectors of 2 or 4 words */
+        int n = unit / 4;
+        for (int i = 0; i < bytes / unit; i++) {
+            val v = kb_load_once(K, KB_VEC(KB_I32, n), kb_offseti(K, at, i * unit), unit);
+            for (int j = 0; j < n; j++)
+                words[i * n + j] = kb_extract(K, v, j);
+        }
+        return;
+    }
+    int type = unit == 4 ? KB_I32 : unit == 2 ? KB_I16 : KB_I8;
+    for (int i = 0; i < bytes / unit; i++) {
+        val x = kb_load_once(K, type, kb_offseti(K, at, i * unit), unit);
+        x = kb_shli(K, kb_zext(K, x, KB_I32), i * unit % 4 * 8);
+        words[i * unit / 4] = i * unit % 4 ? kb_or(K, words[i * unit / 4], x) : x;
+    }
+}
+
+static void load_scales(struct kb *k, val at, val first_element, int run, int group, val *scales)
+{
+    int chunk = gcd(run, group);
+    for (int i = 0; i < run / chunk; i++) {
+        val element = kb_addi(K, first_element, i * chunk);
+        val byte = kb_load_once(K, KB_I8, kb_offset(K, at, kb_divi(K, element, group)), 1);
+        scales[i] = kb_zext(K, byte, KB_I32);
+    }
+}
+
+static void load_key(struct kb *k, const struct attend *a, const struct slot_token *token, val *words, val *scales)
+{
+    const struct side *side = &a->plan->slot.key;
+    int bytes = a->key_run * side->codec.bits / 8;
+    val at = kb_offset(K, slot_codes(K, token, side), kb_muli(K, a->group, bytes));
+    load_words(K, at, bytes, min_int(side->code_align, low_bit(bytes)), words);
+    if (side->scale_bytes) {
+        val first = kb_muli(K, a->group, a->key_run);
+        load_scales(K, slot_scales(K, token, side), first, a->key_run, side->codec.group, scales);
+    }
+}
+
+static void load_value(struct kb *k, const struct attend *a, const struct slot_token *token, val *words, val *scales)
+{
+    const struct side *side = &a->plan->slot.value;
+    int bytes = a->dims * side->codec.bits / 8;
+    val first = kb_add(K, a->dim_base, kb_muli(K, a->y, a->dims));
+    val offset = kb_lshri(K, kb_muli(K, first, side->codec.bits), 3);
+    val at = kb_offset(K, slot_codes(K, token, side), offset);
+    load_words(K, at, bytes, min_int(side->code_align, low_bit(bytes)), words);
+    if (side->scale_bytes)
+        load_scales(K, slot_scales(K, token, side), first, a->dims, side->codec.group, scales);
+}
+
+/* Fields of the one token whose facts this lane prepares. */
+static void load_fields(struct kb *k, const struct attend *a, const struct slot_token *token, val *field)
+{
+    const struct slot *slot = &a->plan->slot;
+    const struct side *sides[2] = {&slot->key, &slot->value};
+    int n = 0;
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < sides[s]->fields; i++) {
+            int align = slot_field_align(&a->head, sides[s], i);
+            field[n++] = kb_load_once(K, KB_I16, slot_field(K, token, sides[s], i), align);
+        }
+}
+
+/* Page and first position of subtile `sub`, kept inside the sequence. */
+static void find_subtile(struct kb *k, const struct attend *a, val start, int sub, val *page, val *position)
+{
+    int tokens = a->plan->geo.page_tokens;
+    val last = kb_andi(K, kb_addi(K, a->length, -1), -16);
+    val begin = kb_smin(K, kb_addi(K, start, 16 * sub), last);
+    val index = kb_divi(K, begin, tokens);
+    val entry = kb_offset(K, a->table, kb_shli(K, kb_zext(K, index, KB_I64), 2));
+    *page = kb_load_once(K, KB_I32, entry, 4);
+    *position = kb_remi(K, begin, tokens);
+}
+
+void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c)
+{
+    val page[ATTEND_SUBTILES], position[ATTEND_SUBTILES];
+    int n = a->plan->subtiles;
+    for (int u = 0; u < n; u++)
+        find_subtile(K, a, start, u, &page[u], &position[u]);
+    for (int u = 0; u < n; u++) {
+        for (int t = 0; t < a->y_tiles; t++) {
+            val at = kb_add(K, position[u], kb_addi(K, a->y, t * a->shape.y_tile));
+            struct slot_token token = slot_token(K, &a->head, page[u], at);
+            load_key(K, a, &token, c->key[u][t], c->key_scale[u][t]);
+        }
+        for (int e = 0; e < a->shape.ke; e++) {
+            val index = kb_target(K)->ops->k_index(K, e);
+            struct slot_token token = slot_token(K, &a->head, page[u], kb_add(K, position[u], index));
+            load_value(K, a, &token, c->value[u][e], c->value_scale[u][e]);
+        }
+    }
+    if (!a->plan->slot.fields)
+        return;
+    val own_page = page[0], own_position = position[0];
+    if (n == 2) {
+        val upper = kb_icmpi(K, KB_NE, kb_andi(K, kb_lane(K), 16), 0);
+        own_page = kb_select(K, upper, page[1], page[0]);
+        own_position = kb_select(K, upper, position[1], position[0]);
+    }
+    val at = kb_add(K, own_position, kb_andi(K, kb_lane(K), 15));
+    struct slot_token token = slot_token(K, &a->head, own_page, at);
+    load_fields(K, a, &token, c->field);
+}
