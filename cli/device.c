@@ -31,7 +31,7 @@ kvk_status device_open(const char *name, const char *specs, struct device *out)
         status = kvk_device(out->ctx, &out->info, &err);
     }
     if (status) {
-        cli_error(cli_format("device %s", options.device), &err);
+        cli_message("device %s: %s: %s", options.device, kvk_status_name(err.status), err.text);
         kvk_close(out->ctx);
         out->ctx = NULL;
     }

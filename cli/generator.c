@@ -44,6 +44,8 @@ static const struct gen_api *fail(kvk_error *err, const char *text)
 
 char *generator_path(void)
 {
+    if (getenv("KVKILN_GENERATOR"))
+        return cli_format("%s", getenv("KVKILN_GENERATOR"));
     char *dir = paths_executable_dir(), *path = cli_format("%s/../lib/libkvkiln-gen.so", dir);
     free(dir);
     if (!access(path, R_OK))

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* jobs.c - see jobs.h. */
+#include "jobs.h"
+
+#include "cli.h"
+#include "paths.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPT_TARGET = 't', OPT_KIND = 'k', OPT_LAYOUT = 'l', OPT_SPECS = 's', OPT_HEAD = 0x100, OPT_VALUE_HEAD, OPT_GQA, OPT_PAGE,
+       OPT_DTYPE };
+
+static const struct argp_option options[] = {
+    {"target", OPT_TARGET, "T,...", 0, "sm_90a, gfx942, x86-64-v3, ...; a family (nvptx, amdgcn, host) or all", 1},
+    {"kind", OPT_KIND, "K,...", 0, "store, decode, unified, dequant", 1},
+    {"head-size", OPT_HEAD, "D,...", 0, "head size of keys (default 128)", 1},
+    {"value-head-size", OPT_VALUE_HEAD, "D,...", 0, "head size of values (default: that of keys)", 1},
+    {"gqa", OPT_GQA, "N,...", 0, "query heads a KV head (default 4)", 1},
+    {"layout", OPT_LAYOUT, "L,...", 0, "aos, soa", 1},
+    {"dtype", OPT_DTYPE, "T,...", 0, "bf16 (default), fp16", 1},
+    {"page", OPT_PAGE, "N,...", 0, "tokens a page (default 16)", 1},
+    {"specs", OPT_SPECS, "DIR", 0, "look for presets here first", 1},
+    {0},
+};
+
+static void text_items(struct argp_state *state, const char *option, char *arg, struct text_list *list)
+{
+    list->count = cli_split(arg, list->items, JOBS_LIST);
+    if (list->count < 1)
+        argp_error(state, "--%s: an empty item, or more than %d", option, JOBS_LIST);
+}
+
+static void number_items(struct argp_state *state, const char *option, char *arg, long high, struct number_list *list)
+{
+    struct text_list texts;
+    text_items(state, option, arg, &texts);
+    list->count = texts.count;
+    for (int i = 0; i < texts.count; i++)
+        if (!cli_number(texts.items[i], 1, high, &list->items[i]))
+            argp_error(state, "--%s: '%s': accepted 1 to %ld", option, texts.items[i], high);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct job_lists *lists = state->input;
+    switch (key) {
+    case OPT_TARGET: text_items(state, "target", arg, &lists->targets); return 0;
+    case OPT_KIND: text_items(state, "kind", arg, &lists->kinds); return 0;
+    case OPT_LAYOUT: text_items(state, "layout", arg, &lists->layouts); return 0;
+    case OPT_DTYPE: text_items(state, "dtype", arg, &lists->dtypes); return 0;
+    case OPT_HEAD: number_items(state, "head-size", arg, 65536, &lists->head_sizes); return 0;
+    case OPT_VALUE_HEAD: number_items(state, "value-head-size", arg, 65536, &lists->value_head_sizes); return 0;
+    case OPT_GQA: number_items(state, "gqa", arg, 65536, &lists->gqas); return 0;
+    case OPT_PAGE: number_items(state, "page", arg, 65536, &lists->pages); return 0;
+    case OPT_SPECS: lists->spec_dir = arg; return 0;
+    case ARGP_KEY_ARGS:
+        lists->specs = state->argv + state->next;
+        lists->nspecs = state->argc - state->next;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "no SPEC given"); return 0;
+    case ARGP_KEY_SUCCESS:
+        if (!lists->targets.count)
+            argp_error(state, "no --target given");
+        for (int i = 0; i < lists->dtypes.count; i++)
+            if (!cli_dtype(lists->dtypes.items[i]))
+                argp_error(state, "--dtype: '%s': accepted bf16, fp16", lists->dtypes.items[i]);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp jobs_argp = {options, parse, "SPEC...", 0, 0, 0, 0};
+
+int spec_text_get(const char *text, const char *field, char *value, size_t cap)
+{
+    size_t length = strlen(field);
+    for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        if (!strncmp(line, field, length) && line[length] == ' ') {
+            size_t size = strcspn(line + length + 1, "\n");
+            snprintf(value, cap, "%.*s", (int)size, line + length + 1);
+            return 1;
+        }
+    return 0;
+}
+
+/* The names that `name` stands for: itself, a family, or all. */
+struct chosen_target {
+    const char *name, *family;
+};
+
+static int choose_targets(const struct text_list *list, const struct gen_api *api, struct chosen_target *out)
+{
+    int count = 0;
+    for (int i = 0; i < list->count; i++) {
+        int before = count;
+        const char *name, *family;
+        for (int t = 0; api->target(t, &name, &family); t++) {
+            int wanted = !strcmp(list->items[i], name) || !strcmp(list->items[i], family) || !strcmp(list->items[i], "all");
+            if (wanted && count < JOBS_LIST)
+                out[count++] = (struct chosen_target){name, family};
+        }
+        if (count == before) {
+            cli_message("--target: '%s' is no target; there are:", list->items[i]);
+            for (int t = 0; api->target(t, &name, &family); t++)
+                fprintf(stderr, "%s%s", t ? " " : "  ", name);
+            fprintf(stderr, "\n");
+            return 0;
+        }
+    }
+    return count;
+}
+
+/* Lists with their defaults filled in, and the product so far. */
+struct expansion {
+    const struct gen_api *api;
+    struct text_list kinds, dtypes;
+    struct number_list heads, value_heads, gqas, pages;
+    struct chosen_target targets[JOBS_LIST];
+    int ntargets;
+    struct jobs *jobs;
+    int cap;
+};
+
+static void add(struct expansion *e, const struct job *job)
+{
+    if (e->jobs->count == e->cap) {
+        e->cap = e->cap ? 2 * e->cap : 64;
+        e->jobs->items = realloc(e->jobs->items, (size_t)e->cap * sizeof *e->jobs->items);
+        if (!e->jobs->items)
+            abort();
+    }
+    struct job *copy = &e->jobs->items[e->jobs->count++];
+    kvk_error err = {0};
+    *copy = *job;
+    if (e->api->name(&copy->request, &copy->name, &err)) {
+        copy->name = NULL;
+        copy->error = cli_format("%s", err.text);
+    }
+}
+
+static void expand_geometry(struct expansion *e, struct job *job)
+{
+    struct gen_request *r = &job->request;
+    for (int h = 0; h < e->heads.count; h++)
+        for (int v = 0; v < (e->value_heads.count ? e->value_heads.count : 1); v++)
+            for (int g = 0; g < e->gqas.count; g++)
+                for (int p = 0; p < e->pages.count; p++)
+                    for (int d = 0; d < e->dtypes.count; d++) {
+                        r->head_size = (int)e->heads.items[h];
+                        r->value_head_size = e->value_heads.count ? (int)e->value_heads.items[v] : r->head_size;
+                        r->gqa = (int)e->gqas.items[g];
+                        r->page_tokens = (int)e->pages.items[p];
+                        r->dtype = cli_dtype(e->dtypes.items[d]);
+                        add(e, job);
+                    }
+}
+
+static void expand_spec(struct expansion *e, const char *spec, const char *text, const struct text_list *layouts)
+{
+    struct job job = {.spec = spec};
+    job.request.spec_text = text;
+    for (int t = 0; t < e->ntargets; t++)
+        for (int l = 0; l < layouts->count; l++)
+            for (int k = 0; k < e->kinds.count; k++) {
+                job.family = e->targets[t].family;
+                job.request.target = e->targets[t].name;
+                job.request.layout = !strcmp(layouts->items[l], "soa") ? "soa" : !strcmp(layouts->items[l], "aos") ? "aos"
+                                                                                                          : layouts->items[l];
+                job.request.kind = e->kinds.items[k];
+                expand_geometry(e, &job);
+            }
+}
+
+static void expand_all(struct expansion *e, const struct job_lists *lists, enum jobs_default left_out)
+{
+    char *dirs = paths_specs(lists->spec_dir), words[64];
+    for (int i = 0; i < lists->nspecs; i++) {
+        kvk_error err = {0};
+        struct text_list layouts = lists->layouts;
+        char **text = &e->jobs->texts[i];
+        if (e->api->spec_text(lists->specs[i], dirs, text, &err)) {
+            *text = NULL;
+            cli_error(lists->specs[i], &err);
+            e->jobs->failed_specs++;
+            continue;
+        }
+        if (!layouts.count && spec_text_get(*text, "layouts", words, sizeof words)) {
+            for (char *word = strtok(words, " "); word; word = strtok(NULL, " "))
+                if (left_out == JOBS_ALL || !layouts.count)
+                    layouts.items[layouts.count++] = word;
+        }
+        /* words are in `words` only for this turn: expand_spec keeps constants instead */
+        expand_spec(e, lists->specs[i], *text, &layouts);
+    }
+    free(dirs);
+}
+
+static void number_default(struct number_list *list, const struct number_list *given, long value)
+{
+    *list = *given;
+    if (!list->count)
+        list->items[list->count++] = value;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct job *x = *(struct job *const *)a, *y = *(struct job *const *)b;
+    int order = strcmp(x->name ? x->name : "", y->name ? y->name : "");
+    return order ? order : strcmp(x->request.target, y->request.target);
+}
+
+/* Two jobs of one name and target would write one file: an item named twice is dropped, two specs are an error. */
+static void drop_twins(struct jobs *jobs)
+{
+    struct job **order = cli_alloc((size_t)jobs->count, sizeof(struct job *));
+    for (int i = 0; i < jobs->count; i++)
+        order[i] = &jobs->items[i];
+    qsort(order, (size_t)jobs->count, sizeof *order, by_name);
+    for (int i = 1; i < jobs->count; i++) {
+        struct job *twin = order[i];
+        if (!twin->name || by_name(&order[i - 1], &order[i]))
+            continue;
+        if (!strcmp(order[i - 1]->request.spec_text, twin->request.spec_text))
+            twin->spec = NULL;
+        else
+            twin->error = cli_format("%s and %s make kernels of the same name", order[i - 1]->spec, twin->spec);
+    }
+    int kept = 0;
+    for (int i = 0; i < jobs->count; i++)
+        if (jobs->items[i].spec)
+            jobs->items[kept++] = jobs->items[i];
+        else
+            free(jobs->items[i].name);
+    jobs->count = kept;
+    free(order);
+}
+
+int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum jobs_default left_out, struct jobs *out)
+{
+    static const struct text_list all_kinds = {{(char *)"store", (char *)"decode", (char *)"unified", (char *)"dequant"}, 4};
+    static const struct text_list one_kind = {{(char *)"decode"}, 1}, one_dtype = {{(char *)"bf16"}, 1};
+    struct expansion e = {.api = api, .jobs = out};
+    memset(out, 0, sizeof *out);
+    e.ntargets = choose_targets(&lists->targets, api, e.targets);
+    if (!e.ntargets)
+        return 0;
+    e.kinds = lists->kinds.count ? lists->kinds : left_out == JOBS_ALL ? all_kinds : one_kind;
+    e.dtypes = lists->dtypes.count ? lists->dtypes : one_dtype;
+    number_default(&e.heads, &lists->head_sizes, 128);
+    number_default(&e.gqas, &lists->gqas, 4);
+    number_default(&e.pages, &lists->pages, 16);
+    e.value_heads = lists->value_head_sizes;
+    out->ntexts = lists->nspecs;
+    out->texts = cli_alloc((size_t)lists->nspecs, sizeof *out->texts);
+    expand_all(&e, lists, left_out);
+    drop_twins(out);
+    return 1;
+}
+
+void jobs_free(struct jobs *jobs)
+{
+    for (int i = 0; i < jobs->count; i++) {
+        free(jobs->items[i].name);
+        free(jobs->items[i].error);
+    }
+    for (int i = 0; i < jobs->ntexts; i++)
+        free(jobs->texts[i]);
+    free(jobs->texts);
+    free(jobs->items);
+}
+
+char *job_describe(const struct job *job)
+{
+    const struct gen_request *r = &job->request;
+    if (job->name)
+        return cli_format("%s.%s", job->name, r->target);
+    return cli_format("%s of %s for %s, %s, head size %d/%d, gqa %d, page %d, %s", r->kind, job->spec, r->target, r->layout,
+                      r->head_size, r->value_head_size, r->gqa, r->page_tokens, cli_dtype_name(r->dtype));
+}
