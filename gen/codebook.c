@@ -2,7 +2,7 @@
 /*
 ** codebook.c - Lloyd's iteration with a fixed number of samples and passes.
 **
-** The tables are part of the byte format, so the iteration is too: 200 trapezoid steps a cell, at most 200 passes, and a
+** The tables are part of the byte format, so the iteration is too: 200 trapezoid steps a cell, at most 200 passes, a
 ** last pass that is thrown away when it moved nothing by 1e-10. Four bits do not converge in 200 passes; the centroids
 ** are where the last pass left them, not the optimum. (Lloyd 1982, doi:10.1109/TIT.1982.1056489; Max 1960.)
 **

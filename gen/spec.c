@@ -143,7 +143,8 @@ static kvk_status not_found(const char *name, const struct spec_search *search, 
     }
     spec_printable(dirs, strlen(dirs), places, sizeof places);
     return ERR(err, KVK_E_SPEC, "preset: \"%s\": accepted %s%s, %s.lua in %s%s", name, presets,
-               search->depth ? "" : ", a path of a .lua file", name, *places ? "" : "a spec directory (none given)", places);
+               search->depth ? "" : ", a path of a .lua file", name,
+               *places ? "" : "a spec directory (none given)", places);
 }
 
 static int is_path(const char *name)
@@ -177,7 +178,8 @@ kvk_status spec_find(const char *name, struct spec_search *search, struct spec *
         return load_file(name, search, out, err);
     spec_printable(name, strlen(name), shown, sizeof shown);
     if (search->depth >= SPEC_DEPTH)
-        return ERR(err, KVK_E_SPEC, "preset: \"%s\": accepted at most %d presets that derive from each other", shown, SPEC_DEPTH);
+        return ERR(err, KVK_E_SPEC, "preset: \"%s\": accepted at most %d presets that derive from each other", shown,
+                   SPEC_DEPTH);
     if (!spec_check_name(name, fault))
         return ERR(err, KVK_E_SPEC, "preset: \"%s\": accepted a name of 1..63 characters of [a-z0-9_]%s", shown,
                    search->depth ? "" : ", or a path of a .lua file");

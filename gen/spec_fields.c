@@ -103,8 +103,8 @@ static int centroids_close(const char *where, const struct codec *codec, char *f
 {
     int n = codec->ncentroids, want = 1 << codec->bits;
     if (n && n != want) {
-        snprintf(fault, SPEC_FAULT_MAX, "%s.centroids: %d numbers: accepted %d ascending numbers for bits = %d", where, n,
-                 want, codec->bits);
+        snprintf(fault, SPEC_FAULT_MAX, "%s.centroids: %d numbers: accepted %d ascending numbers for bits = %d",
+                 where, n, want, codec->bits);
         return 0;
     }
     return 1;
@@ -167,8 +167,8 @@ int spec_centroid_add(const char *where, struct codec *codec, double number, cha
     }
     float rounded = (float)number + 0.0f; /* -0 becomes +0: one text for equal tables */
     if (n && !(rounded > codec->centroids[n - 1])) {
-        snprintf(fault, SPEC_FAULT_MAX, "%s.centroids[%d]: %.9g: accepted a number above %.9g (ascending in fp32)", where,
-                 n + 1, number, (double)codec->centroids[n - 1]);
+        snprintf(fault, SPEC_FAULT_MAX, "%s.centroids[%d]: %.9g: accepted a number above %.9g (ascending in fp32)",
+                 where, n + 1, number, (double)codec->centroids[n - 1]);
         return 0;
     }
     codec->centroids[codec->ncentroids++] = rounded;

@@ -49,7 +49,7 @@ void spec_word_at(const char *words, int index, char *out, size_t cap);
 
 /* A codec with nothing but its kind; fields that follow from the rule are still open. */
 void spec_draft_open(enum codec_kind kind, struct spec_draft *draft);
-/* Fills in what follows from other fields and checks their combination. `where` is "key", "value" or the constructor. */
+/* Fills in what follows from other fields, checks their combination. `where`: "key", "value" or the constructor. */
 int spec_draft_close(const char *where, struct spec_draft *draft, char *fault);
 /* One number of a centroid table: index 0.. */
 int spec_centroid_add(const char *where, struct codec *codec, double number, char *fault);

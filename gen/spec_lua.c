@@ -107,8 +107,8 @@ static void on_count(lua_State *L, lua_Debug *ar)
         return;
     search->instructions = -1;
     lua_sethook(L, on_count, LUA_MASKCOUNT | LUA_MASKLINE | LUA_MASKCALL, 1);
-    snprintf(fault, sizeof fault, "evaluation: does not end: accepted at most %d instructions and %d ms", SPEC_INSTRUCTIONS,
-             SPEC_TIME_MS);
+    snprintf(fault, sizeof fault, "evaluation: does not end: accepted at most %d instructions and %d ms",
+             SPEC_INSTRUCTIONS, SPEC_TIME_MS);
     raise(L, fault);
 }
 
@@ -264,7 +264,8 @@ static const char *plain_string(lua_State *L, int index)
 }
 
 /* Position of the word at `index` in `words`, or raises. */
-static int read_word(lua_State *L, const char *where, const char *name, int index, const char *words, const char *accepted)
+static int read_word(lua_State *L, const char *where, const char *name, int index, const char *words,
+                     const char *accepted)
 {
     const char *text = plain_string(L, index);
     int word = text ? spec_word_index(words, text) : -1;
@@ -272,8 +273,8 @@ static int read_word(lua_State *L, const char *where, const char *name, int inde
 }
 
 /* Refuses keys outside `known` ("a, b, c"). Of several the first by name is reported: tables have no order. */
-static void check_keys(lua_State *L, const char *where, int table, const char *known, int (*is_known)(const char *, int),
-                       int kind)
+static void check_keys(lua_State *L, const char *where, int table, const char *known,
+                       int (*is_known)(const char *, int), int kind)
 {
     char key[48], worst[48] = "", value[48], worst_value[48] = "", fault[SPEC_FAULT_MAX];
     lua_pushnil(L);
@@ -439,7 +440,8 @@ static void read_side(lua_State *L, const char *side, int derived, struct codec 
         *codec = draft.codec;
     } else {
         char accepted[128];
-        snprintf(accepted, sizeof accepted, "%s%s", spec_preset_accepted(side), derived ? " or a table of changes" : "");
+        snprintf(accepted, sizeof accepted, "%s%s", spec_preset_accepted(side),
+                 derived ? " or a table of changes" : "");
         refuse(L, side, "", -1, accepted);
     }
 }

@@ -12,7 +12,7 @@
 **     query native
 **
 ** Fields come in the order of spec.def; those with only one possible value are left out, and so are those that follow
-** from the rule. The reader accepts exactly what the writer writes: equal specs have one text, so texts may be compared.
+** from the rule. The reader accepts exactly what the writer writes: equal specs have one text; texts may be compared.
 */
 #include "../runtime/error.h"
 #include "spec_fields.h"
@@ -113,7 +113,8 @@ static void refuse(struct reader *r, const char *accepted)
     r->failed = 1;
     spec_printable(r->field, strlen(r->field), field, sizeof field);
     spec_printable(r->value, strlen(r->value), value, sizeof value);
-    snprintf(r->fault, sizeof r->fault, "%s: %s: accepted %s", *field ? field : "(end)", *value ? value : "\"\"", accepted);
+    snprintf(r->fault, sizeof r->fault, "%s: %s: accepted %s", *field ? field : "(end)", *value ? value : "\"\"",
+             accepted);
 }
 
 /* Takes the next line; it must be about `field`. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** Every tests/fails/NAME.lua must be rejected with the message in NAME.expect, and soon: many of them try to hang or to
-** take all memory. NAME.expect holds the whole message, with the file's base name for its path; where two limits race it
-** has one line for each.
+** take all memory. NAME.expect holds the whole message, with the file's base name for its path; where two limits race
+** it has one line for each.
 */
 #include "gen/spec.h"
 

@@ -72,8 +72,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const names[] = {"case.lua", "mine.lua", "pipe.lua", "a/x.lua", "b/x.lua", "b/loop.lua", "b/bad.lua",
-                                        "b/turboquant_k8v4.lua"};
+    static const char *const names[] = {"case.lua", "mine.lua", "pipe.lua", "a/x.lua", "b/x.lua",
+                                        "b/loop.lua", "b/bad.lua", "b/turboquant_k8v4.lua"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(in_root(names[i]));
@@ -146,12 +146,14 @@ static void a_derived_preset_changes_what_it_names(void **state)
     assert_int_equal(s.value.bits, 3);
     assert_memory_equal(&s.key, &base.key, sizeof s.key);
     assert_int_equal(s.nlayouts, 2);
-    s = load_source("return preset \"turboquant_4bit_nc\" { key = float { format = \"fp16\" }, layouts = { \"soa\" } }");
+    s = load_source("return preset \"turboquant_4bit_nc\" {"
+                    "  key = float { format = \"fp16\" }, layouts = { \"soa\" } }");
     assert_int_equal(s.key.kind, CODEC_FLOAT);
     assert_int_equal(s.key.bits, 16);
     assert_int_equal(s.nlayouts, 1);
     assert_int_equal(s.layouts[0], LAYOUT_SOA);
-    s = load_source("return preset \"ultraquant_4bit\" { key = { rule = \"nvfp4\" }, query = \"e4m3\", name = \"nv\" }");
+    s = load_source("return preset \"ultraquant_4bit\" {"
+                    "  key = { rule = \"nvfp4\" }, query = \"e4m3\", name = \"nv\" }");
     assert_int_equal(s.key.group, 16);
     assert_int_equal(s.key.rotation, ROTATION_HADAMARD);
     assert_int_equal(s.value.group, 32);
@@ -199,7 +201,8 @@ static void names_are_searched_in_order(void **state)
     write_file("b/loop.lua", "return preset \"loop\" {}\n");
     fails_with("loop", dirs, "at most 8 presets");
     write_file("b/bad.lua", "return preset {\nkey = affine { bits = 77 } }\n");
-    fails_with(write_file("case.lua", "return preset \"bad\" {}"), dirs, "/b/bad.lua:2: affine.bits: 77: accepted 2..8");
+    fails_with(write_file("case.lua", "return preset \"bad\" {}"), dirs,
+               "/b/bad.lua:2: affine.bits: 77: accepted 2..8");
 }
 
 static void only_regular_files_are_read(void **state)
