@@ -65,14 +65,14 @@ static void upload_batch(struct num_run *run, const struct attention *a, const k
                          struct device_batch *b) {
     const struct world *w = a->w;
     struct kvk_limits limits = KVK_INIT(struct kvk_limits);
-    size_t rows = (size_t)(rows_of(a) + a->spare_rows), heads = (size_t)query_heads(a), d = (size_t)w->m.d;
+    size_t rows = (size_t)(rows_of(a) + a->spare_rows), heads = (size_t)query_heads(a);
     int32_t lengths[NUM_MAX_SEQUENCES];
 
     for (int s = 0; s < w->sequences; s++)
         lengths[s] = w->lengths[s] - (run->fault == FAULT_LENGTH && w->lengths[s] > 0);
     b->pool = world_pool(run, w, w->pool.data);
-    b->query = num_rows_put(run, w->m.dtype, query_for_kernel(run, a, rows), rows, heads, d, a->strided);
-    b->out = num_rows_put(run, w->m.dtype, NULL, rows, heads, d, a->strided);
+    b->query = num_rows_put(run, w->m.dtype, query_for_kernel(run, a, rows), rows, heads, (size_t)w->m.d, a->strided);
+    b->out = num_rows_put(run, w->m.dtype, NULL, rows, heads, (size_t)w->m.dv, a->strided);
     /* the last sequence's unused entries are not even there */
     b->table = num_upload(run, w->table, (size_t)(w->sequences * w->table_stride - 1) * sizeof *w->table);
     b->lengths = num_upload(run, lengths, (size_t)w->sequences * sizeof *lengths);
@@ -175,14 +175,14 @@ void attention_call(struct num_run *run, struct attention *a) {
 
 static void expect_sequence(struct num_run *run, const struct attention *a, int s, double *out, double *lse) {
     const struct world *w = a->w;
-    size_t d = (size_t)w->m.d, length = (size_t)w->lengths[s], heads = (size_t)w->m.kv_heads;
+    size_t d = (size_t)w->m.d, dv = (size_t)w->m.dv, tokens = (size_t)(w->lengths[s] * w->m.kv_heads);
     size_t vectors = (size_t)a->q_len[s] * (size_t)query_heads(a), first = (size_t)a->start[s] * (size_t)query_heads(a);
-    double *key = num_host(run, length * heads * d * sizeof *key);
-    double *value = num_host(run, length * heads * d * sizeof *value);
+    double *key = num_host(run, tokens * d * sizeof *key);
+    double *value = num_host(run, tokens * dv * sizeof *value);
     double *query = num_host(run, vectors * d * sizeof *query);
-    struct ref_attention r = {.query = query, .key = key, .value = value, .out = out + first * d, .lse = lse + first,
+    struct ref_attention r = {.query = query, .key = key, .value = value, .out = out + first * dv, .lse = lse + first,
                               .query_len = a->q_len[s], .length = w->lengths[s], .query_heads = query_heads(a),
-                              .heads = w->m.kv_heads, .key_size = w->m.d, .value_size = w->m.d,
+                              .heads = w->m.kv_heads, .key_size = w->m.d, .value_size = w->m.dv,
                               .scale = a->scale != 0 ? (double)a->scale : 1 / sqrt(w->m.d), .window = a->window,
                               .sinks = a->sinks};
 
@@ -211,7 +211,7 @@ static void check_lse(struct num_run *run, const struct attention *a, const doub
 static void check_row(struct num_run *run, const struct attention *a, const double *want, const uint16_t *got,
                       size_t row, double limit, double *error_sum, double *norm_sum) {
     double error = 0, norm = 0;
-    size_t worst = 0, heads = (size_t)query_heads(a), d = (size_t)a->w->m.d;
+    size_t worst = 0, heads = (size_t)query_heads(a), d = (size_t)a->w->m.dv;
     double worst_error = -1;
 
     for (size_t i = 0; i < d; i++) {
@@ -232,7 +232,7 @@ static void check_row(struct num_run *run, const struct attention *a, const doub
 }
 
 void attention_check(struct num_run *run, const struct attention *a) {
-    size_t d = (size_t)a->w->m.d, rows = (size_t)rows_of(a) * (size_t)query_heads(a);
+    size_t d = (size_t)a->w->m.dv, rows = (size_t)rows_of(a) * (size_t)query_heads(a);
     double *out = num_host(run, rows * d * sizeof *out), *lse = num_host(run, rows * sizeof *lse);
     double limit = a->w->m.dtype == KVK_FLOAT16 ? 1e-3 : a->unified ? 4e-3 : 2.5e-3, error = 0, norm = 0;
 

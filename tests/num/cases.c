@@ -54,7 +54,7 @@ static const struct ref_spec *format_at(int index, enum ref_layout *layout) {
 }
 
 static struct num_model model_of(int format, int d, int gqa, int dtype, int page) {
-    struct num_model m = {.d = d, .gqa = gqas[gqa], .page = pages[page], .dtype = dtypes[dtype]};
+    struct num_model m = {.d = d, .dv = d, .gqa = gqas[gqa], .page = pages[page], .dtype = dtypes[dtype]};
 
     m.spec = format_at(format, &m.layout);
     m.kv_heads = 1 + (format + page + gqa) % 3;
@@ -72,8 +72,11 @@ static void add(struct list *list, const struct num_model *m, const char *what, 
     }
     struct num_case *c = &list->cases[list->count++];
     *c = (struct num_case){.model = *m, .body = body, .variant = variant, .fault = fault, .full = full};
-    snprintf(c->name, sizeof c->name, "%s/%s.%s.d%d.g%d.%s.p%d/%d", what, m->spec->name,
-             m->layout == REF_SOA ? "soa" : "aos", m->d, m->gqa, m->dtype == KVK_FLOAT16 ? "fp16" : "bf16", m->page,
+    char head[16];
+
+    snprintf(head, sizeof head, m->d == m->dv ? "%d" : "%dx%d", m->d, m->dv);
+    snprintf(c->name, sizeof c->name, "%s/%s.%s.d%s.g%d.%s.p%d/%d", what, m->spec->name,
+             m->layout == REF_SOA ? "soa" : "aos", head, m->gqa, m->dtype == KVK_FLOAT16 ? "fp16" : "bf16", m->page,
              variant);
 }
 
@@ -190,10 +193,33 @@ static void add_controls(struct list *list, const struct num_model *m) {
     add(list, m, "control_unrotated_query/unified", check_unified, 0, FAULT_UNROTATED, 0);
 }
 
+/* --- specs that are no presets, and head sizes that differ --- */
+
+static void add_own(struct list *list, const struct ref_spec *spec, enum ref_layout layout, int d, int dv, int turn) {
+    struct num_model m = {.spec = spec, .layout = layout, .d = d, .dv = dv, .gqa = gqas[turn % GQAS],
+                          .kv_heads = 1 + turn % 2, .page = pages[turn % 2], .dtype = dtypes[turn % DTYPES],
+                          .dequant_dtype = dtypes[turn / 2 % DTYPES]};
+
+    add(list, &m, "store", check_store, 1, FAULT_NONE, 0);
+    add(list, &m, "dequant", check_dequant, 2, FAULT_NONE, 0);
+    add(list, &m, "decode", check_decode, 1, FAULT_NONE, 0);
+    add(list, &m, "unified", check_unified, 1, FAULT_NONE, 0);
+}
+
+static void add_others(struct list *list) {
+    int turn = 0;
+
+    for (const struct ref_spec *s = num_custom_specs(); s->name; s++, turn++)
+        add_own(list, s, s->soa && turn % 2 ? REF_SOA : REF_AOS, turn % 3 ? 64 : 128, turn % 3 ? 64 : 128, turn);
+    add_own(list, ref_spec_find("turboquant_4bit_nc"), REF_AOS, 128, 64, 3);
+    add_own(list, ref_spec_find("turboquant_k8v4"), REF_SOA, 64, 128, 4);
+}
+
 struct num_case *num_cases(int full, size_t *count) {
     struct list list = {0};
 
     add_core(&list);
+    add_others(&list);
     for (int i = 0; i < PINNED; i++) {
         const struct pick *p = &pinned[i];
         struct num_model m = model_of(p->format, sizes[p->size], p->gqa, p->dtype, p->page);

@@ -40,13 +40,14 @@ static void compare_vector(struct num_run *run, kvk_dtype dtype, const double *w
 static void compare_ranges(struct num_run *run, const struct world *w, const struct ranges *g, const uint16_t *key,
                            const uint16_t *value, int rotate_back) {
     kvk_dtype dtype = w->m.dequant_dtype;
-    int d = w->m.d, heads = w->m.kv_heads, exact_key = w->f.key.kind != REF_CODEBOOK;
+    int d = w->m.d, dv = w->m.dv, heads = w->m.kv_heads, exact_key = w->f.key.kind != REF_CODEBOOK;
+    int exact_value = w->f.value.kind != REF_CODEBOOK;
     double k[REF_MAX_D], v[REF_MAX_D];
 
     for (int s = 0; s < g->sequences; s++)
         for (int row = g->start[s]; row < g->start[s + 1]; row++)
             for (int h = 0; h < heads; h++) {
-                size_t at = ((size_t)row * (size_t)heads + (size_t)h) * (size_t)d;
+                size_t at = (size_t)row * (size_t)heads + (size_t)h;
                 int back = rotate_back && w->f.key.rotated;
                 double norm = 0;
                 ref_dequant(&w->f, &w->pool, world_slot(w, s, g->first[s] + row - g->start[s]), h, k, v);
@@ -54,9 +55,9 @@ static void compare_ranges(struct num_run *run, const struct world *w, const str
                     norm += k[i] * k[i];
                 if (back)
                     ref_rotate(k, d);
-                compare_vector(run, dtype, k, key + at, d, back || !exact_key, back ? 1e-6 * sqrt(norm) : 0, "key",
+                compare_vector(run, dtype, k, key + at * (size_t)d, d, back || !exact_key, back ? 1e-6 * sqrt(norm) : 0, "key",
                                row, h);
-                compare_vector(run, dtype, v, value + at, d, 0, 0, "value", row, h);
+                compare_vector(run, dtype, v, value + at * (size_t)dv, dv, !exact_value, 0, "value", row, h);
             }
 }
 
@@ -65,9 +66,9 @@ static void dequant_call(struct num_run *run, const struct world *w, const struc
     const kvk_kernels *kernels = num_prepare(run, &w->m, KVK_DEQUANT);
     struct kvk_dequant_args args = KVK_INIT(struct kvk_dequant_args);
     size_t used = (size_t)g->start[g->sequences], rows = used + (size_t)g->spare;
-    size_t heads = (size_t)w->m.kv_heads, d = (size_t)w->m.d;
+    size_t heads = (size_t)w->m.kv_heads, d = (size_t)w->m.d, dv = (size_t)w->m.dv;
     struct num_rows k = num_rows_put(run, w->m.dequant_dtype, NULL, rows, heads, d, strided);
-    struct num_rows v = num_rows_put(run, w->m.dequant_dtype, NULL, rows, heads, d, strided);
+    struct num_rows v = num_rows_put(run, w->m.dequant_dtype, NULL, rows, heads, dv, strided);
     kvk_error err = {0};
     int any = 0;
 
@@ -113,26 +114,26 @@ void check_dequant(struct num_run *run, const struct num_case *c) {
     dequant_call(run, &w, &g, v == 1, v == 1, &key, &value);
     compare_ranges(run, &w, &g, key, value, v == 1);
     if (v == 0) {
-        size_t bytes = (size_t)g.start[4] * (size_t)w.m.kv_heads * (size_t)w.m.d * 2;
+        size_t pairs = (size_t)g.start[4] * (size_t)w.m.kv_heads;
         dequant_call(run, &w, &g, 0, 0, &alone, NULL);
-        if (memcmp(alone, key, bytes))
+        if (memcmp(alone, key, pairs * (size_t)w.m.d * 2))
             num_differ(run, "keys alone differ from keys with values");
         dequant_call(run, &w, &g, 0, 0, NULL, &alone);
-        if (memcmp(alone, value, bytes))
+        if (memcmp(alone, value, pairs * (size_t)w.m.dv * 2))
             num_differ(run, "values alone differ from values with keys");
     }
 }
 
 /* Codes of one side that change when what was decoded from them is encoded again. */
 static long changed(struct num_run *run, const struct world *w, const struct ref_codec *codec, const float *centroids,
-                    const uint16_t *decoded, const uint8_t *codes) {
+                    const uint16_t *decoded, int d, const uint8_t *codes) {
     uint8_t again[REF_MAX_D * 2];
     uint16_t fields[REF_MAX_FIELDS];
     long differ = 0;
 
-    ref_encode(codec, centroids, w->f.layout, world_floats(run, w->m.dequant_dtype, decoded, (size_t)w->m.d), w->m.d,
+    ref_encode(codec, centroids, w->f.layout, world_floats(run, w->m.dequant_dtype, decoded, (size_t)d), d,
                again, fields, NULL);
-    for (int i = 0; i < w->m.d; i++)
+    for (int i = 0; i < d; i++)
         differ += ref_get_code(again, codec->bits, i) != ref_get_code(codes, codec->bits, i);
     return differ;
 }
@@ -151,12 +152,14 @@ void prop_codes_survive(struct num_run *run, const struct num_case *c) {
     world_make(run, &w, &c->model, &o);
     dequant_call(run, &w, &g, 1, 0, &key, &value);
     for (int row = 0; row < 33; row++)
-        for (int h = 0; h < w.m.kv_heads; h++, n += 2 * w.m.d) {
-            size_t at = ((size_t)row * (size_t)w.m.kv_heads + (size_t)h) * (size_t)w.m.d;
+        for (int h = 0; h < w.m.kv_heads; h++, n += w.m.d + w.m.dv) {
+            size_t at = (size_t)row * (size_t)w.m.kv_heads + (size_t)h;
             int s = row >= 24;
             struct ref_place place = ref_place(&w.f, &w.pool, world_slot(&w, s, row - g.start[s]), h);
-            differ += changed(run, &w, &w.f.key, w.f.key_centroids, key + at, w.pool.data + place.key);
-            differ += changed(run, &w, &w.f.value, w.f.value_centroids, value + at, w.pool.data + place.value);
+            differ += changed(run, &w, &w.f.key, w.f.key_centroids, key + at * (size_t)w.m.d, w.m.d,
+                              w.pool.data + place.key);
+            differ += changed(run, &w, &w.f.value, w.f.value_centroids, value + at * (size_t)w.m.dv, w.m.dv,
+                              w.pool.data + place.value);
         }
     if ((double)differ > 1e-3 * (double)n)
         num_differ(run, "%ld of %ld codes changed", differ, n);

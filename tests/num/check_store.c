@@ -17,7 +17,8 @@ struct batch {
 };
 
 static struct batch make_batch(struct num_run *run, const struct world *w, struct num_random *r) {
-    size_t tokens = (size_t)w->first_row[w->sequences], row_elements = (size_t)w->m.kv_heads * (size_t)w->m.d;
+    size_t tokens = (size_t)w->first_row[w->sequences], heads = (size_t)w->m.kv_heads;
+    size_t key_row = heads * (size_t)w->m.d, value_row = heads * (size_t)w->m.dv;
     int64_t capacity = w->pool.pages * w->m.page;
     const int64_t outside[SKIPPED] = {-1, capacity, INT32_MIN, capacity + 1000003, INT32_MAX};
     struct batch b = {.rows = tokens + SKIPPED};
@@ -25,10 +26,10 @@ static struct batch make_batch(struct num_run *run, const struct world *w, struc
     size_t from = 0;
 
     b.slots = num_host(run, b.rows * sizeof *b.slots);
-    b.key = num_host(run, b.rows * row_elements * 2);
-    b.value = num_host(run, b.rows * row_elements * 2);
-    num_fill_normal(r, w->m.dtype, b.key, b.rows * row_elements);
-    num_fill_normal(r, w->m.dtype, b.value, b.rows * row_elements);
+    b.key = num_host(run, b.rows * key_row * 2);
+    b.value = num_host(run, b.rows * value_row * 2);
+    num_fill_normal(r, w->m.dtype, b.key, b.rows * key_row);
+    num_fill_normal(r, w->m.dtype, b.value, b.rows * value_row);
     for (size_t i = 0; i < b.rows; i++)
         order[i] = (int32_t)i;
     num_shuffle(r, order, (int)b.rows);
@@ -36,8 +37,8 @@ static struct batch make_batch(struct num_run *run, const struct world *w, struc
         for (int t = 0; t < w->lengths[s]; t++, from++) {
             size_t to = (size_t)order[from];
             b.slots[to] = world_slot(w, s, t);
-            memcpy(b.key + to * row_elements, w->key + from * row_elements, row_elements * 2);
-            memcpy(b.value + to * row_elements, w->value + from * row_elements, row_elements * 2);
+            memcpy(b.key + to * key_row, w->key + from * key_row, key_row * 2);
+            memcpy(b.value + to * value_row, w->value + from * value_row, value_row * 2);
         }
     for (size_t i = 0; i < SKIPPED; i++)
         b.slots[order[tokens + i]] = outside[i];
@@ -48,7 +49,7 @@ static void call_store(struct num_run *run, const struct world *w, const struct 
                        int wide, int strided) {
     const kvk_kernels *kernels = num_prepare(run, &w->m, KVK_STORE);
     struct kvk_store_args args = KVK_INIT(struct kvk_store_args);
-    size_t heads = (size_t)w->m.kv_heads, d = (size_t)w->m.d;
+    size_t heads = (size_t)w->m.kv_heads, d = (size_t)w->m.d, dv = (size_t)w->m.dv;
     int32_t *narrow = num_host(run, b->rows * sizeof *narrow);
     kvk_error err = {0};
 
@@ -56,7 +57,7 @@ static void call_store(struct num_run *run, const struct world *w, const struct 
         narrow[i] = (int32_t)b->slots[i];
     args.pool = pool;
     args.key = num_rows_put(run, w->m.dtype, b->key, b->rows, heads, d, strided).device;
-    args.value = num_rows_put(run, w->m.dtype, b->value, b->rows, heads, d, strided).device;
+    args.value = num_rows_put(run, w->m.dtype, b->value, b->rows, heads, dv, strided).device;
     args.slots = wide ? num_upload(run, b->slots, b->rows * sizeof *b->slots)
                       : num_upload(run, narrow, b->rows * sizeof *narrow);
     args.slot_type = wide ? KVK_INT64 : KVK_INT32;

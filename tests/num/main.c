@@ -29,7 +29,7 @@ static struct {
     const struct num_case *at;
     const char *device;
     unsigned long long seed;
-    size_t passed, failed, left;
+    size_t passed, failed, skipped, left;
 } progress;
 
 static const struct argp_option option_list[] = {
@@ -72,7 +72,7 @@ static void on_signal(int signal) {
                      "FAIL %s: signal %d\n     repeat: num --device %s --seed %llu --filter '%s'\n"
                      "%zu passed, %zu failed, %zu skipped\n",
                      progress.at ? progress.at->name : "(start)", signal, progress.device, progress.seed,
-                     progress.at ? progress.at->name : "", progress.passed, progress.failed + 1, progress.left);
+                     progress.at ? progress.at->name : "", progress.passed, progress.failed + 1, progress.skipped + progress.left);
 
     if (write(STDOUT_FILENO, text, (size_t)n) < 0)
         _exit(4);
@@ -105,31 +105,35 @@ static double now_ms(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-static void report(const struct options *o, const struct num_case *c, int passed, double ms, json_t *results) {
+static void report(const struct options *o, const struct num_case *c, enum num_result result, double ms,
+                   json_t *results) {
+    static const char *const words[] = {"fail", "pass", "skip"};
+
     if (o->json)
-        json_array_append_new(results, json_pack("{s:s, s:b, s:f, s:s}", "name", c->name, "pass", passed, "ms", ms,
-                                                 "text", passed ? "" : o->run.text));
-    else if (!passed)
+        json_array_append_new(results, json_pack("{s:s, s:s, s:f, s:s}", "name", c->name, "result", words[result],
+                                                 "ms", ms, "text", result == CASE_PASSED ? "" : o->run.text));
+    else if (result == CASE_FAILED)
         printf("FAIL %s: %s\n     repeat: num --device %s --seed %llu --filter '%s'\n", c->name, o->run.text,
                o->run.device, (unsigned long long)o->run.seed, c->name);
     else if (o->verbose)
-        printf("ok   %s (%.0f ms)\n", c->name, ms);
+        printf("%s %s (%.0f ms)%s%s\n", words[result], c->name, ms, result == CASE_SKIPPED ? ": " : "",
+               result == CASE_SKIPPED ? o->run.text : "");
     fflush(stdout);
 }
 
-static void finish(const struct options *o, const struct kvk_device_info *info, json_t *results, size_t skipped) {
+static void finish(const struct options *o, const struct kvk_device_info *info, json_t *results) {
     FILE *summary = o->json ? stderr : stdout;
 
     if (o->json) {
         json_t *all = json_pack("{s:s, s:s, s:s, s:I, s:O, s:I, s:I, s:I}", "device", info->device, "name", info->name,
                                 "target", info->target, "seed", (json_int_t)o->run.seed, "cases", results, "passed",
                                 (json_int_t)progress.passed, "failed", (json_int_t)progress.failed, "skipped",
-                                (json_int_t)skipped);
+                                (json_int_t)progress.skipped);
         json_dumpf(all, stdout, JSON_INDENT(1));
         putchar('\n');
         json_decref(all);
     }
-    fprintf(summary, "%zu passed, %zu failed, %zu skipped\n", progress.passed, progress.failed, skipped);
+    fprintf(summary, "%zu passed, %zu failed, %zu skipped\n", progress.passed, progress.failed, progress.skipped);
 }
 
 static int run_all(struct options *o, const struct num_case *cases, size_t count) {
@@ -152,13 +156,14 @@ static int run_all(struct options *o, const struct num_case *cases, size_t count
         progress.left--;
         progress.at = &cases[i];
         alarm(CASE_SECONDS);
-        int passed = num_try(&o->run, &cases[i]);
+        enum num_result result = num_try(&o->run, &cases[i]);
         alarm(0);
-        progress.passed += (size_t)passed;
-        progress.failed += (size_t)!passed;
-        report(o, &cases[i], passed, now_ms() - start, results);
+        progress.passed += result == CASE_PASSED;
+        progress.failed += result == CASE_FAILED;
+        progress.skipped += result == CASE_SKIPPED;
+        report(o, &cases[i], result, now_ms() - start, results);
     }
-    finish(o, &info, results, 0);
+    finish(o, &info, results);
     json_decref(results);
     return progress.failed ? 1 : progress.passed ? 0 : 2;
 }
@@ -195,7 +200,9 @@ int main(int argc, char **argv) {
         return 3;
     }
     catch_signals();
+    o.run.spec_folder = spec_folder_make();
     int code = run_all(&o, cases, count);
+    spec_folder_remove(o.run.spec_folder);
     kvk_close(o.run.ctx);
     free(cases);
     return code;

@@ -23,18 +23,20 @@ enum num_fault { FAULT_NONE, FAULT_SCALE, FAULT_LENGTH, FAULT_UNROTATED, FAULT_N
 struct num_run {
     kvk_context *ctx;
     const char *device, *cache_dir;
+    char *spec_folder;   /* files of the specs that are no presets */
     uint64_t seed;
     enum num_fault fault;
     jmp_buf *leave;
     char text[NUM_TEXT]; /* why the case failed */
     int compared;        /* the failure is a comparison's, not a call's */
+    int skipped;         /* no failure: a spec of the user's own that attention does not take (yet) */
     struct num_memory *memory;
 };
 
 struct num_model {
     const struct ref_spec *spec;
     enum ref_layout layout;
-    int d, gqa, kv_heads, page;
+    int d, dv, gqa, kv_heads, page; /* head size of keys and queries, of values and outputs */
     kvk_dtype dtype, dequant_dtype;
 };
 
@@ -50,7 +52,8 @@ struct num_case {
 };
 
 /* --- run.c --- */
-int num_try(struct num_run *run, const struct num_case *c); /* 1: passed */
+enum num_result { CASE_FAILED, CASE_PASSED, CASE_SKIPPED };
+enum num_result num_try(struct num_run *run, const struct num_case *c);
 _Noreturn void num_fail(struct num_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void num_differ(struct num_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void *num_host(struct num_run *run, size_t bytes);   /* zeroed */
@@ -97,7 +100,7 @@ struct world {
     int sequences, lengths[NUM_MAX_SEQUENCES], first_row[NUM_MAX_SEQUENCES + 1];
     int32_t *table;   /* [sequences][table_stride]; entries past a length hold -1 */
     int table_stride;
-    uint16_t *key, *value; /* [rows][G][D] model dtype, in token order of the sequences */
+    uint16_t *key, *value; /* [rows][G][D] model dtype, in token order of the sequences; D = d, dv */
     struct ref_pool pool;  /* host memory */
     size_t pool_bytes;
     enum world_pool kind;
@@ -135,10 +138,16 @@ void attention_query(struct num_run *run, struct attention *a, uint64_t seed);
 void attention_call(struct num_run *run, struct attention *a);  /* fills out and lse */
 void attention_check(struct num_run *run, const struct attention *a); /* against the oracle */
 
+/* --- spec_file.c --- */
+char *spec_folder_make(void);
+void spec_folder_remove(char *folder);
+
 /* --- the cases --- */
 num_body check_store, check_dequant, check_decode, check_unified;
 num_body prop_page_permutation, prop_splits, prop_dominant_key, prop_equal_keys, prop_linear_in_v, prop_gqa_repeats,
     prop_unified_is_decode, prop_codes_survive, prop_rest_of_batch, prop_negative_slot, prop_unused_slots;
 struct num_case *num_cases(int full, size_t *count); /* malloc'd */
+
+const struct ref_spec *num_custom_specs(void); /* specs that are no presets; the last has no name */
 
 #endif

@@ -40,7 +40,7 @@ static struct attention unified_of(const struct world *w) {
 
 static size_t elements(const struct attention *a) {
     const struct num_model *m = &a->w->m;
-    return (size_t)a->start[a->w->sequences] * (size_t)(m->kv_heads * m->gqa) * (size_t)m->d;
+    return (size_t)a->start[a->w->sequences] * (size_t)(m->kv_heads * m->gqa) * (size_t)m->dv;
 }
 
 static void same_bits(struct num_run *run, const struct attention *a, const struct attention *b) {
@@ -48,7 +48,7 @@ static void same_bits(struct num_run *run, const struct attention *a, const stru
 
     if (memcmp(a->out, b->out, n * 2))
         num_differ(run, "outputs differ");
-    if (!a->no_lse && memcmp(a->lse, b->lse, n / (size_t)a->w->m.d * sizeof *a->lse))
+    if (!a->no_lse && memcmp(a->lse, b->lse, n / (size_t)a->w->m.dv * sizeof *a->lse))
         num_differ(run, "lse differs");
 }
 
@@ -118,7 +118,7 @@ void prop_splits(struct num_run *run, const struct num_case *c) {
         many.splits = splits[i];
         attention_call(run, &many);
         close_enough(run, &one, many.out, one.out);
-        for (size_t k = 0; k < elements(&one) / (size_t)c->model.d; k++)
+        for (size_t k = 0; k < elements(&one) / (size_t)c->model.dv; k++)
             if (one.lse[k] != many.lse[k] && !(fabsf(one.lse[k] - many.lse[k]) <= 1e-3f))
                 num_differ(run, "lse %zu with %d splits is %g, with one %g", k, splits[i], (double)many.lse[k],
                            (double)one.lse[k]);
@@ -136,10 +136,10 @@ static void stored_value(const struct world *w, int sequence, int token, int hea
 
 static void output_is(struct num_run *run, const struct attention *a, int s, int h, const double *want, double limit) {
     const struct num_model *m = &a->w->m;
-    const uint16_t *got = a->out + ((size_t)a->start[s] * (size_t)(m->kv_heads * m->gqa) + (size_t)h) * (size_t)m->d;
+    const uint16_t *got = a->out + ((size_t)a->start[s] * (size_t)(m->kv_heads * m->gqa) + (size_t)h) * (size_t)m->dv;
     double error = 0, norm = 0;
 
-    for (int i = 0; i < m->d; i++) {
+    for (int i = 0; i < m->dv; i++) {
         double x = num_value(m->dtype, got[i]);
         error += (x - want[i]) * (x - want[i]);
         norm += want[i] * want[i];
@@ -200,7 +200,7 @@ void prop_equal_keys(struct num_run *run, const struct num_case *c) {
                 memset(mean, 0, sizeof mean);
                 for (int t = 0; t < w.lengths[s]; t++) {
                     stored_value(&w, s, t, h / w.m.gqa, value);
-                    for (int i = 0; i < d; i++)
+                    for (int i = 0; i < c->model.dv; i++)
                         mean[i] += value[i] / w.lengths[s];
                 }
                 output_is(run, &a, s, h, mean, 4 * rounding_limit(&a));
@@ -215,7 +215,7 @@ void prop_linear_in_v(struct num_run *run, const struct num_case *c) {
 
     some_world(run, &w, &c->model, seed, 1, 0xFF);
     some_world(run, &v, &c->model, seed, 1, 0xFF);
-    for (size_t i = 0; i < (size_t)v.first_row[SOME] * (size_t)v.m.kv_heads * (size_t)v.m.d; i++)
+    for (size_t i = 0; i < (size_t)v.first_row[SOME] * (size_t)v.m.kv_heads * (size_t)v.m.dv; i++)
         v.value[i] = num_bits(v.m.dtype, 2 * num_value(v.m.dtype, v.value[i]));
     world_store(&v);
     for (int unified = 0; unified < 2; unified++) {
@@ -228,7 +228,7 @@ void prop_linear_in_v(struct num_run *run, const struct num_case *c) {
         for (size_t i = 0; i < elements(&a); i++)
             a.out[i] = num_bits(w.m.dtype, 2 * num_value(w.m.dtype, a.out[i]));
         close_enough(run, &a, b.out, a.out);
-        if (memcmp(a.lse, b.lse, elements(&a) / (size_t)w.m.d * sizeof *a.lse))
+        if (memcmp(a.lse, b.lse, elements(&a) / (size_t)w.m.dv * sizeof *a.lse))
             num_differ(run, "lse depends on values");
     }
 }

@@ -24,24 +24,26 @@ static void release(struct num_run *run) {
     }
 }
 
-int num_try(struct num_run *run, const struct num_case *c) {
+enum num_result num_try(struct num_run *run, const struct num_case *c) {
     jmp_buf here;
     volatile int passed = 0;
 
     run->leave = &here;
     run->fault = c->fault;
-    run->compared = 0;
+    run->compared = run->skipped = 0;
     run->text[0] = 0;
     if (!setjmp(here)) {
         c->body(run, c);
         passed = 1;
     }
     release(run);
+    if (run->skipped)
+        return CASE_SKIPPED;
     if (c->fault == FAULT_NONE)
-        return passed;
+        return passed ? CASE_PASSED : CASE_FAILED;
     if (passed)
         snprintf(run->text, sizeof run->text, "the comparison did not notice the fault");
-    return !passed && run->compared;
+    return !passed && run->compared ? CASE_PASSED : CASE_FAILED;
 }
 
 static _Noreturn void leave(struct num_run *run, const char *format, va_list args) {
@@ -120,16 +122,25 @@ const kvk_kernels *num_prepare(struct num_run *run, const struct num_model *mode
     struct kvk_model m = KVK_INIT(struct kvk_model);
     const kvk_kernels *kernels = NULL;
     kvk_error err = {0};
+    kvk_status status;
+    char path[512];
 
     m.spec = model->spec->name;
+    if (!ref_spec_find(m.spec)) {
+        snprintf(path, sizeof path, "%s/%s.lua", run->spec_folder, m.spec);
+        m.spec = path;
+    }
     m.layout = model->layout == REF_SOA ? "soa" : "aos";
     m.kv_heads = model->kv_heads;
     m.query_heads = model->kv_heads * model->gqa;
     m.head_size = model->d;
+    m.value_head_size = model->dv == model->d ? 0 : model->dv;
     m.page_tokens = model->page;
     m.dtype = model->dtype;
     m.dequant_dtype = model->dequant_dtype;
     m.kinds = kinds;
-    num_ok(run, kvk_prepare(run->ctx, &m, &kernels, &err), &err, "kvk_prepare");
+    status = kvk_prepare(run->ctx, &m, &kernels, &err);
+    run->skipped = status == KVK_E_UNSUPPORTED && m.spec == path;
+    num_ok(run, status, &err, "kvk_prepare");
     return kernels;
 }

@@ -56,7 +56,7 @@ static void choose_strides(struct world *w, enum world_pool kind) {
 
 void world_make(struct num_run *run, struct world *w, const struct num_model *m, const struct world_options *o) {
     struct num_random r = num_random(o->data_seed, 1);
-    size_t rows, vector = (size_t)m->d, heads = (size_t)m->kv_heads;
+    size_t rows, heads = (size_t)m->kv_heads, key_elements, value_elements;
 
     *w = (struct world){.m = *m, .sequences = o->sequences};
     for (int s = 0; s < o->sequences; s++) {
@@ -64,19 +64,21 @@ void world_make(struct num_run *run, struct world *w, const struct num_model *m,
         w->first_row[s + 1] = w->first_row[s] + o->lengths[s];
     }
     rows = (size_t)w->first_row[o->sequences];
-    ref_format_make(&w->f, m->spec, m->layout, m->d, m->d, m->kv_heads, m->page);
+    key_elements = rows * heads * (size_t)m->d;
+    value_elements = rows * heads * (size_t)m->dv;
+    ref_format_make(&w->f, m->spec, m->layout, m->d, m->dv, m->kv_heads, m->page);
     deal_pages(run, w, o->page_seed);
     choose_strides(w, o->pool);
     w->pool.data = num_host(run, w->pool_bytes);
     memset(w->pool.data, o->poison, w->pool_bytes);
-    w->key = num_host(run, rows * heads * vector * 2);
-    w->value = num_host(run, rows * heads * vector * 2);
+    w->key = num_host(run, key_elements * 2);
+    w->value = num_host(run, value_elements * 2);
     if (o->special) {
         num_fill_special(&r, m->dtype, w->key, rows * heads, m->d);
-        num_fill_special(&r, m->dtype, w->value, rows * heads, m->d);
+        num_fill_special(&r, m->dtype, w->value, rows * heads, m->dv);
     } else {
-        num_fill_normal(&r, m->dtype, w->key, rows * heads * vector);
-        num_fill_normal(&r, m->dtype, w->value, rows * heads * vector);
+        num_fill_normal(&r, m->dtype, w->key, key_elements);
+        num_fill_normal(&r, m->dtype, w->value, value_elements);
     }
     world_store(w);
 }
@@ -87,16 +89,16 @@ int64_t world_slot(const struct world *w, int sequence, int token) {
 }
 
 void world_store(struct world *w) {
-    size_t row_elements = (size_t)w->m.kv_heads * (size_t)w->m.d;
+    size_t heads = (size_t)w->m.kv_heads, key_row = heads * (size_t)w->m.d, value_row = heads * (size_t)w->m.dv;
     float key[8 * REF_MAX_D], value[8 * REF_MAX_D];
 
     for (int s = 0; s < w->sequences; s++)
         for (int t = 0; t < w->lengths[s]; t++) {
-            size_t at = (size_t)(w->first_row[s] + t) * row_elements;
-            for (size_t i = 0; i < row_elements; i++) {
-                key[i] = num_value(w->m.dtype, w->key[at + i]);
-                value[i] = num_value(w->m.dtype, w->value[at + i]);
-            }
+            size_t row = (size_t)(w->first_row[s] + t);
+            for (size_t i = 0; i < key_row; i++)
+                key[i] = num_value(w->m.dtype, w->key[row * key_row + i]);
+            for (size_t i = 0; i < value_row; i++)
+                value[i] = num_value(w->m.dtype, w->value[row * value_row + i]);
             ref_store(&w->f, &w->pool, world_slot(w, s, t), key, value);
         }
 }
@@ -132,8 +134,9 @@ struct kvk_pool world_pool(struct num_run *run, const struct world *w, const uin
 void world_read(const struct world *w, int sequence, double *key, double *value) {
     for (int t = 0; t < w->lengths[sequence]; t++)
         for (int h = 0; h < w->m.kv_heads; h++) {
-            size_t at = ((size_t)t * (size_t)w->m.kv_heads + (size_t)h) * (size_t)w->m.d;
-            ref_dequant(&w->f, &w->pool, world_slot(w, sequence, t), h, key + at, value + at);
+            size_t at = (size_t)t * (size_t)w->m.kv_heads + (size_t)h;
+            ref_dequant(&w->f, &w->pool, world_slot(w, sequence, t), h, key + at * (size_t)w->m.d,
+                        value + at * (size_t)w->m.dv);
         }
 }
 

@@ -49,7 +49,7 @@ uint16_t ref_bf16_from(float x) {
     uint32_t u = bits_of(x);
 
     if ((u & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(u >> 16 | 0x40);
+        return (uint16_t)((u >> 16 & 0x8000) | 0x7fc0);
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 

@@ -43,7 +43,8 @@ static void decode_block(const struct ref_codec *codec, const uint8_t *codes, in
     for (int i = 0; i < d; i++) {
         unsigned code = ref_get_code(codes, 4, i);
         int scale = codes[d / 2 + i / codec->group];
-        double x = scale == 0 ? 0 : ldexp(level[code & 7], scale - 127);
+        double factor = codec->rule == REF_NVFP4 ? ref_e4m3_to((uint8_t)scale) : scale ? ldexp(1, scale - 127) : 0;
+        double x = level[code & 7] * factor;
         out[i] = code & 8 ? -x : x;
     }
 }

@@ -135,27 +135,66 @@ static unsigned block_code(float w) {
     return index < 7 ? 15 - index : index - 7;
 }
 
+/* E2M1 by the usual rule: nearest level, a tie to the even code, at most 6. Zero has no sign. */
+static unsigned nearest_code(float w) {
+    static const float level[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    float a = fabsf(w);
+    unsigned best = 0;
+
+    for (unsigned i = 1; i < 8; i++) {
+        float here = fabsf(a - level[i]), before = fabsf(a - level[best]);
+        if (here < before || (here == before && i % 2 == 0))
+            best = i;
+    }
+    return best && signbit(w) ? best | 8 : best;
+}
+
+/* One group of a block with a power of two as its scale. */
+static uint8_t encode_exponent_group(const struct ref_codec *codec, const float *w, float amax, uint8_t *codes, int at) {
+    int ultra = codec->rule == REF_ULTRAQUANT, e = ultra ? block_exponent(amax) : ilogbf(amax) - 2;
+
+    if (ultra && e < -126)
+        return 0; /* codes are zero already */
+    if (e < -126)
+        e = -126;
+    for (int i = 0; i < codec->group; i++) {
+        float scaled = ldexpf(w[i], -e);
+        ref_put_code(codes, 4, at + i, ultra ? block_code(scaled) : nearest_code(scaled));
+    }
+    return (uint8_t)(e + 127);
+}
+
+static uint8_t encode_e4m3_group(const struct ref_codec *codec, const float *w, float amax, uint8_t *codes, int at) {
+    float wanted = amax / 6;
+    uint8_t scale = ref_e4m3_from(wanted);
+
+    for (int i = 0; scale && i < codec->group; i++) {
+        float quotient = w[i] / ref_e4m3_to(scale);
+        ref_put_code(codes, 4, at + i, nearest_code(quotient));
+    }
+    return scale;
+}
+
 static void encode_block(const struct ref_codec *codec, const float *x, int d, uint8_t *codes) {
     float y[REF_MAX_D];
     uint8_t *scales = codes + d / 2;
 
     for (int i = 0; i < d; i++)
         y[i] = limit(x[i], 0x1p120f);
-    if (codec->rotated)
+    if (codec->rotated && codec->rule == REF_ULTRAQUANT)
         ref_rotate_stages(y, d);
-    for (int g = 0; g < d / codec->group; g++) {
-        const float *w = y + g * codec->group;
+    else if (codec->rotated)
+        ref_rotate_f32(y, d);
+    for (int at = 0; at < d; at += codec->group) {
         float amax = 0;
-        int e;
 
         for (int i = 0; i < codec->group; i++)
-            amax = fmaxf(amax, fabsf(w[i]));
-        e = amax > 0 ? block_exponent(amax) : -127;
-        if (e + 127 < 1)
-            continue; /* codes and scale are zero already */
-        scales[g] = (uint8_t)(e + 127);
-        for (int i = 0; i < codec->group; i++)
-            ref_put_code(codes, 4, g * codec->group + i, block_code(ldexpf(w[i], -e)));
+            amax = fmaxf(amax, fabsf(y[at + i]));
+        if (amax == 0)
+            continue;
+        scales[at / codec->group] = codec->rule == REF_NVFP4
+            ? encode_e4m3_group(codec, y + at, amax, codes, at)
+            : encode_exponent_group(codec, y + at, amax, codes, at);
     }
 }
 

@@ -184,6 +184,7 @@ static void small_floats_equal_the_contract(void **state) {
             assert_int_equal(ref_f16_from(ref_f16_to((uint16_t)h)), h);
             assert_int_equal(ref_bf16_from(ref_bf16_to((uint16_t)h)), h);
         }
+    assert_int_equal(ref_bf16_from(-INFINITY), 0xff80);
 }
 
 /* The outliers of formats.md 8.4: v[i] = bf16(-1 + 5 i / 127), element 0 replaced. */

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** custom.c - specs that a user may write: every codec on a side that no preset has it on, every width somewhere.
+*/
+#include "num.h"
+
+#define CODEBOOK(b, r, c) {.kind = REF_CODEBOOK, .bits = b, .rotated = r, .correction = c}
+#define AFFINE(b) {.kind = REF_AFFINE, .bits = b}
+#define FLOAT8(f) {.kind = REF_FLOAT, .bits = 8, .format = f}
+#define FLOAT16(f) {.kind = REF_FLOAT, .bits = 16, .format = f}
+#define BLOCK(r, g, h) {.kind = REF_BLOCK, .bits = 4, .rotated = h, .rule = r, .group = g}
+
+static const struct ref_spec specs[] = {
+    {"own_c2_a2", CODEBOOK(2, 1, 1), AFFINE(2), 1},
+    {"own_c3_a5", CODEBOOK(3, 0, 1), AFFINE(5), 1},
+    {"own_c4_a6", CODEBOOK(4, 1, 0), AFFINE(6), 1},
+    {"own_e4m3_a8", FLOAT8(REF_E4M3), AFFINE(8), 1},
+    {"own_e4b15_a3", FLOAT8(REF_E4B15), AFFINE(3), 1},
+    {"own_e5m2_e4m3", FLOAT8(REF_E5M2), FLOAT8(REF_E4M3), 0},
+    {"own_fp16_bf16", FLOAT16(REF_FP16), FLOAT16(REF_BF16), 0},
+    {"own_bf16_fp16", FLOAT16(REF_BF16), FLOAT16(REF_FP16), 0},
+    {"own_a7_c4", AFFINE(7), CODEBOOK(4, 0, 1), 1},
+    {"own_a4_e5m2", AFFINE(4), FLOAT8(REF_E5M2), 1},
+    {"own_mxfp4_nvfp4", BLOCK(REF_MXFP4, 32, 1), BLOCK(REF_NVFP4, 16, 0), 0},
+    {"own_nvfp4_mxfp4", BLOCK(REF_NVFP4, 16, 0), BLOCK(REF_MXFP4, 32, 0), 0},
+    {"own_c4_ultra", CODEBOOK(4, 1, 1), BLOCK(REF_ULTRAQUANT, 32, 0), 0},
+    {"own_ultra_a4", BLOCK(REF_ULTRAQUANT, 32, 1), AFFINE(4), 0},
+    {0},
+};
+
+const struct ref_spec *num_custom_specs(void) {
+    return specs;
+}

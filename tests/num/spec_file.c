@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** spec_file.c - writes the Lua file of a spec that is no preset, as a user would, and hands out its path.
+*/
+#include "num.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void write_codec(FILE *f, const char *side, const struct ref_codec *c) {
+    static const char *const formats[] = {"e4m3", "e4b15", "e5m2", "fp16", "bf16"};
+    static const char *const rules[] = {"ultraquant", "mxfp4", "nvfp4"};
+    const char *rotation = c->rotated ? "hadamard" : "none";
+
+    fprintf(f, "  %s = ", side);
+    switch (c->kind) {
+    case REF_CODEBOOK:
+        fprintf(f, "codebook { bits = %d, rotation = \"%s\", norm_correction = %s },\n", c->bits, rotation,
+                c->correction ? "true" : "false");
+        break;
+    case REF_AFFINE: fprintf(f, "affine { bits = %d },\n", c->bits); break;
+    case REF_FLOAT: fprintf(f, "float { format = \"%s\" },\n", formats[c->format]); break;
+    case REF_BLOCK: fprintf(f, "block_float { rule = \"%s\", rotation = \"%s\" },\n", rules[c->rule], rotation); break;
+    }
+}
+
+static void write_spec(const char *folder, const struct ref_spec *spec) {
+    char path[512];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s.lua", folder, spec->name);
+    f = fopen(path, "w");
+    if (!f) {
+        perror(path);
+        exit(2);
+    }
+    fprintf(f, "return preset {\n");
+    write_codec(f, "key", &spec->key);
+    write_codec(f, "value", &spec->value);
+    fprintf(f, "  layouts = { %s },\n}\n", spec->soa ? "\"aos\", \"soa\"" : "\"aos\"");
+    fclose(f);
+}
+
+/* A folder of this process alone; freed by spec_folder_remove. */
+char *spec_folder_make(void) {
+    const char *base = getenv("TMPDIR");
+    char *folder = malloc(512);
+
+    if (!folder)
+        abort();
+    snprintf(folder, 512, "%s/num-XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(folder)) {
+        perror(folder);
+        exit(2);
+    }
+    for (const struct ref_spec *s = num_custom_specs(); s->name; s++)
+        write_spec(folder, s);
+    return folder;
+}
+
+void spec_folder_remove(char *folder) {
+    char path[512];
+
+    for (const struct ref_spec *s = num_custom_specs(); s->name; s++) {
+        snprintf(path, sizeof path, "%s/%s.lua", folder, s->name);
+        unlink(path);
+    }
+    rmdir(folder);
+    free(folder);
+}
