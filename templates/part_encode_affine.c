@@ -4,15 +4,14 @@
 */
 #include "part_encode.h"
 
-/* Infinities become +-65504, finite values stay whatever their size, -0 becomes +0 so that minima have one sign. */
+/* Infinities become +-65504; finite values stay, whatever their size. */
 static val bounded(struct kb *k, val x) {
     val infinity = kb_f32_bits(K, 0x7F800000), minus_infinity = kb_f32_bits(K, 0xFF800000);
-    val most = kb_f32(K, 65504), least = kb_f32(K, -65504), zero = kb_f32(K, 0);
+    val most = kb_f32(K, 65504), least = kb_f32(K, -65504);
     val high = kb_fcmp(K, KB_OEQ, x, infinity);
     val low = kb_fcmp(K, KB_OEQ, x, minus_infinity);
     val a = kb_select(K, high, most, x);
-    val b = kb_select(K, low, least, a);
-    return kb_fadd(K, b, zero);
+    return kb_select(K, low, least, a);
 }
 
 /* Extremes over the elements that are numbers; both 0 if there are none. */

@@ -103,9 +103,23 @@ val rowvec_sum_squares(struct kb *k, const struct rowvec *v) {
     return rowvec_sum(k, v, squares);
 }
 
+/* Integers in the order of the floats, -0 below +0: turns the magnitude of negative ones. Its own inverse. */
+static val sortable(struct kb *k, val bits) {
+    val thirty_one = kb_i32(K, 31);
+    val sign = kb_ashr(K, bits, thirty_one);
+    val turn = kb_andi(K, sign, 0x7FFFFFFF);
+    return kb_xor(K, bits, turn);
+}
+
 val rowvec_min(struct kb *k, const struct rowvec *v, const val *x) {
-    val infinity = kb_f32_bits(K, 0x7F800000);
-    return reduce_all(k, v, x, infinity, kb_fmin);
+    val t[ROWVEC_MAX], most = kb_i32(K, 0x7FFFFFFF);
+    for (int i = 0; i < v->e; i++) {
+        val bits = kb_bitcast(K, x[i], KB_I32);
+        t[i] = sortable(k, bits);
+    }
+    val least = reduce_all(k, v, t, most, kb_smin);
+    val bits = sortable(k, least);
+    return kb_bitcast(K, bits, KB_F32);
 }
 
 val rowvec_max(struct kb *k, const struct rowvec *v, const val *x) {

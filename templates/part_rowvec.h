@@ -39,8 +39,8 @@ void rowvec_endif(struct kb *k, struct rowvec_if *i);
 /* Of x, which has v's shape; equal bits in all active lanes. The sum is the balanced tree over the element index. */
 val rowvec_sum(struct kb *k, const struct rowvec *v, const val *x);
 val rowvec_sum_squares(struct kb *k, const struct rowvec *v);
-val rowvec_min(struct kb *k, const struct rowvec *v, const val *x); /* no NaN and no -0 in x */
-val rowvec_max(struct kb *k, const struct rowvec *v, const val *x);
+val rowvec_min(struct kb *k, const struct rowvec *v, const val *x); /* no NaN in x; -0 is below +0 */
+val rowvec_max(struct kb *k, const struct rowvec *v, const val *x); /* no NaN in x; a zero has either sign */
 /* Maximum over each aligned group of `group` elements (a power of two that divides D); out[j] is that of the lane's
 ** group j. Returns how many groups begin or lie in a lane: max(1, e / group). */
 int rowvec_group_max(struct kb *k, const struct rowvec *v, const val *x, int group, val *out);
