@@ -38,6 +38,7 @@ struct box { /* the allocator's user data: reached from every Lua state of the e
     struct spec_search *search;
     const char *stem, *source;
     size_t left; /* of the source */
+    int capped;  /* the cap refused memory, not the machine */
     struct spec out;
 };
 
@@ -51,8 +52,10 @@ static void *box_alloc(void *data, void *p, size_t old, size_t size)
         free(p);
         return NULL;
     }
-    if (size > old && box->used + (size - old) > SPEC_MEMORY_BYTES)
+    if (size > old && box->used + (size - old) > SPEC_MEMORY_BYTES) {
+        box->capped = 1;
         return NULL;
+    }
     void *q = realloc(p, size);
     if (q)
         box->used = box->used - old + size;
@@ -616,6 +619,8 @@ static kvk_status report(lua_State *L, int rc, const char *file, kvk_error *err)
 {
     char text[400];
     size_t length;
+    if (rc == LUA_ERRMEM && !box_of(L)->capped)
+        return ERR(err, KVK_E_MEMORY, "%s: no memory to evaluate it", file);
     if (rc == LUA_ERRMEM)
         return ERR(err, KVK_E_SPEC, "%s: memory: exhausted: accepted at most %d MiB", file, SPEC_MEMORY_BYTES >> 20);
     if (lua_type(L, -1) != LUA_TSTRING) {
