@@ -55,8 +55,8 @@ static void compare_ranges(struct num_run *run, const struct world *w, const str
                     norm += k[i] * k[i];
                 if (back)
                     ref_rotate(k, d);
-                compare_vector(run, dtype, k, key + at * (size_t)d, d, back || !exact_key, back ? 1e-6 * sqrt(norm) : 0, "key",
-                               row, h);
+                compare_vector(run, dtype, k, key + at * (size_t)d, d, back || !exact_key,
+                               back ? 1e-6 * sqrt(norm) : 0, "key", row, h);
                 compare_vector(run, dtype, v, value + at * (size_t)dv, dv, !exact_value, 0, "value", row, h);
             }
 }

@@ -11,10 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef KVKILN_SOURCE_DIR
-#define KVKILN_SOURCE_DIR "."
-#endif
-
 struct golden {
     uint8_t *bytes;
     const uint8_t *data;
@@ -123,16 +119,18 @@ double golden_at(const struct golden_tensor *t, size_t i) {
     return f;
 }
 
-const char *golden_folder(void) {
+void golden_folder(const char *source_folder, char *path, size_t cap) {
     const char *named = getenv("KVKILN_GOLDEN");
-    static const char *const beside = KVKILN_SOURCE_DIR "/../shared/golden";
     DIR *dir;
 
-    if (named && *named)
-        return named;
-    dir = opendir(beside);
-    if (!dir)
-        return KVKILN_SOURCE_DIR "/tests/data";
-    closedir(dir);
-    return beside;
+    if (named && *named) {
+        snprintf(path, cap, "%s", named);
+        return;
+    }
+    snprintf(path, cap, "%s/../shared/golden", source_folder);
+    dir = opendir(path);
+    if (dir)
+        closedir(dir);
+    else
+        snprintf(path, cap, "%s/tests/data", source_folder);
 }

@@ -27,7 +27,7 @@ int golden_get(const struct golden *g, const char *name, struct golden_tensor *o
 /* Element i of a F16, BF16, F32, I32 or U8 tensor. */
 double golden_at(const struct golden_tensor *t, size_t i);
 
-/* The folder with the cases: KVKILN_GOLDEN, else ../shared/golden beside the sources, else tests/data. */
-const char *golden_folder(void);
+/* The folder with the cases: KVKILN_GOLDEN, else ../shared/golden beside the source folder, else its tests/data. */
+void golden_folder(const char *source_folder, char *path, size_t cap);
 
 #endif

@@ -150,7 +150,8 @@ static unsigned nearest_code(float w) {
 }
 
 /* One group of a block with a power of two as its scale. */
-static uint8_t encode_exponent_group(const struct ref_codec *codec, const float *w, float amax, uint8_t *codes, int at) {
+static uint8_t encode_exponent_group(const struct ref_codec *codec, const float *w, float amax, uint8_t *codes,
+                                     int at) {
     int ultra = codec->rule == REF_ULTRAQUANT, e = ultra ? block_exponent(amax) : ilogbf(amax) - 2;
 
     if (ultra && e < -126)

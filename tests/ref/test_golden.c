@@ -315,14 +315,16 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct CMUnitTest *)a)->name, ((const struct CMUnitTest *)b)->name);
 }
 
-int test_golden_run(void) {
-    const char *folder = golden_folder();
+int test_golden_run(const char *source_folder) {
+    char folder[1024];
     struct CMUnitTest *tests = calloc(MAX_FILES, sizeof *tests);
     struct dirent *entry;
-    DIR *dir = opendir(folder);
+    DIR *dir;
     size_t n = 0;
     int failed;
 
+    golden_folder(source_folder, folder, sizeof folder);
+    dir = opendir(folder);
     while (dir && tests && n < MAX_FILES && (entry = readdir(dir))) {
         char *path;
         if (!ends_with(entry->d_name, ".safetensors") || asprintf(&path, "%s/%s", folder, entry->d_name) < 0)

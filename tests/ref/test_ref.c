@@ -15,6 +15,10 @@
 
 #include <cmocka.h>
 
+#ifndef TEST_ROOT
+#define TEST_ROOT "."
+#endif
+
 static uint32_t crc32_of(const uint8_t *bytes, size_t n) {
     uint32_t crc = 0xffffffff;
 
@@ -257,5 +261,5 @@ int main(void) {
     };
     int failed = cmocka_run_group_tests_name("ref against the contract", tests, NULL, NULL);
 
-    return failed + test_golden_run() ? 1 : 0;
+    return failed + test_golden_run(TEST_ROOT) ? 1 : 0;
 }

@@ -3,6 +3,7 @@
 #ifndef KVKILN_TESTS_TEST_REF_H
 #define KVKILN_TESTS_TEST_REF_H
 
-int test_golden_run(void); /* runs every case file of golden_folder() as a test; the number of failures */
+/* Runs every case file that belongs to a source folder (golden.h) as a test; returns the number of failures. */
+int test_golden_run(const char *source_folder);
 
 #endif
