@@ -70,7 +70,7 @@ static void upload_batch(struct num_run *run, const struct attention *a, const k
 
     for (int s = 0; s < w->sequences; s++)
         lengths[s] = w->lengths[s] - (run->fault == FAULT_LENGTH && w->lengths[s] > 0);
-    b->pool = world_pool(run, w, w->pool.data);
+    b->pool = a->pool ? *a->pool : world_pool(run, w, w->pool.data);
     b->query = num_rows_put(run, w->m.dtype, query_for_kernel(run, a, rows), rows, heads, (size_t)w->m.d, a->strided);
     b->out = num_rows_put(run, w->m.dtype, NULL, rows, heads, (size_t)w->m.dv, a->strided);
     /* the last sequence's unused entries are not even there */

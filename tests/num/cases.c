@@ -174,6 +174,11 @@ static void add_properties(struct list *list, const struct num_model *m, int fir
     add(list, m, "unified_equals_decode", prop_unified_is_decode, 0, FAULT_NONE, 0);
     add(list, m, "results_do_not_depend_on_rest_of_batch", prop_rest_of_batch, 0, FAULT_NONE, 0);
     add(list, m, "negative_slot_leaves_no_trace", prop_negative_slot, 0, FAULT_NONE, 0);
+    add(list, m, "a_bad_sequence_spreads_to_no_other", prop_bad_sequence, 0, FAULT_NONE, 0);
+    add(list, m, "a_bad_query_spreads_to_no_other", prop_bad_query, 0, FAULT_NONE, 0);
+    add(list, m, "scores_far_below_zero_in_a_window", prop_far_below_zero, 0, FAULT_NONE, 0);
+    if (first)
+        add(list, m, "offsets_beyond_4_gib", prop_far_pages, 0, FAULT_NONE, 0);
     if (m->spec->key.kind != REF_BLOCK) /* a block's largest code may be 4: encoding again doubles its scale */
         add(list, m, "dequant_then_store_gives_same_codes", prop_codes_survive, 0, FAULT_NONE, 0);
 }

@@ -130,6 +130,22 @@ void check_store(struct num_run *run, const struct num_case *c) {
     store_and_compare(run, &w, seed, poison[v], v == 1, v == 1);
 }
 
+/* Stores the rows of a world into the same pages far apart, and compares page by page. */
+void store_far(struct num_run *run, const struct world *w, struct kvk_pool pool, uint8_t *memory) {
+    struct num_random r = num_random(9, 11);
+    struct batch b = make_batch(run, w, &r);
+    uint8_t *bytes = num_host(run, w->pool_bytes);
+    size_t page = (size_t)w->pool.page_stride;
+    kvk_error err = {0};
+
+    for (int64_t p = 0; p < w->pool.pages; p++)
+        num_ok(run, kvk_fill(run->ctx, memory + p * pool.page_stride, 0, page, &err), &err, "kvk_fill");
+    call_store(run, w, &b, pool, 1, 0);
+    for (int64_t p = 0; p < w->pool.pages; p++)
+        num_download(run, bytes + (size_t)p * page, memory + p * pool.page_stride, page);
+    compare_pool(run, w, bytes);
+}
+
 /* Rows whose slot is outside the pool, alone in the call, change nothing. */
 void prop_negative_slot(struct num_run *run, const struct num_case *c) {
     static const int none[] = {0, 0};

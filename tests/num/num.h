@@ -58,6 +58,7 @@ _Noreturn void num_fail(struct num_run *run, const char *format, ...) __attribut
 _Noreturn void num_differ(struct num_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void *num_host(struct num_run *run, size_t bytes);   /* zeroed */
 void *num_device(struct num_run *run, size_t bytes); /* filled with 0xFF */
+void *num_device_untouched(struct num_run *run, size_t bytes);
 void *num_upload(struct num_run *run, const void *from, size_t bytes);
 void num_download(struct num_run *run, void *to, const void *from, size_t bytes);
 void num_ok(struct num_run *run, kvk_status status, const kvk_error *err, const char *call);
@@ -130,6 +131,7 @@ struct attention {
     int window, splits, strided, no_lse;
     int64_t max_context;
     const float *sinks; /* [H] host */
+    const struct kvk_pool *pool; /* instead of an upload of the world's */
     uint16_t *out;      /* results [start[S]][H][D] */
     float *lse;
 };
@@ -145,7 +147,9 @@ void spec_folder_remove(char *folder);
 /* --- the cases --- */
 num_body check_store, check_dequant, check_decode, check_unified;
 num_body prop_page_permutation, prop_splits, prop_dominant_key, prop_equal_keys, prop_linear_in_v, prop_gqa_repeats,
-    prop_unified_is_decode, prop_codes_survive, prop_rest_of_batch, prop_negative_slot, prop_unused_slots;
+    prop_unified_is_decode, prop_codes_survive, prop_rest_of_batch, prop_negative_slot, prop_unused_slots,
+    prop_bad_sequence, prop_bad_query, prop_far_below_zero, prop_far_pages;
+void store_far(struct num_run *run, const struct world *w, struct kvk_pool pool, uint8_t *memory);
 struct num_case *num_cases(int full, size_t *count); /* malloc'd */
 
 const struct ref_spec *num_custom_specs(void); /* specs that are no presets; the last has no name */

@@ -90,15 +90,20 @@ void num_ok(struct num_run *run, kvk_status status, const kvk_error *err, const 
         num_fail(run, "%s: %s: %s (%s)", call, kvk_status_name(status), err->text, err->where);
 }
 
-void *num_device(struct num_run *run, size_t bytes) {
+void *num_device_untouched(struct num_run *run, size_t bytes) {
     struct num_memory *m = remember(run);
     kvk_error err = {0};
 
-    if (bytes == 0)
-        bytes = 1;
-    num_ok(run, kvk_alloc(run->ctx, bytes, &m->device, &err), &err, "kvk_alloc");
-    num_ok(run, kvk_fill(run->ctx, m->device, 0xFF, bytes, &err), &err, "kvk_fill");
+    num_ok(run, kvk_alloc(run->ctx, bytes ? bytes : 1, &m->device, &err), &err, "kvk_alloc");
     return m->device;
+}
+
+void *num_device(struct num_run *run, size_t bytes) {
+    void *device = num_device_untouched(run, bytes);
+    kvk_error err = {0};
+
+    num_ok(run, kvk_fill(run->ctx, device, 0xFF, bytes ? bytes : 1, &err), &err, "kvk_fill");
+    return device;
 }
 
 void *num_upload(struct num_run *run, const void *from, size_t bytes) {

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** prop_values.c - properties of values and addresses at their extremes.
+*/
+#include "num.h"
+
+#include <math.h>
+#include <string.h>
+
+static const int lengths[] = {44, 61};
+enum { SEQUENCES = 2 };
+
+static void make(struct num_run *run, struct world *w, const struct num_case *c) {
+    uint64_t seed = num_case_seed(run, c);
+    struct world_options o = {.lengths = lengths, .sequences = SEQUENCES, .data_seed = seed, .page_seed = seed,
+                              .poison = 0xFF};
+
+    world_make(run, w, &c->model, &o);
+}
+
+static struct attention attention_of(const struct world *w, int unified) {
+    struct attention a = {.w = w, .unified = unified, .splits = 1};
+
+    for (int s = 0; s < w->sequences; s++)
+        a.q_len[s] = unified ? 5 + 4 * s : 2;
+    attention_rows(&a);
+    return a;
+}
+
+/* Every byte of the second sequence's slots 0xFF: NaN fields, NaN keys. The first sequence must not change a bit. */
+void prop_bad_sequence(struct num_run *run, const struct num_case *c) {
+    size_t row_bytes = (size_t)(c->model.kv_heads * c->model.gqa * c->model.dv) * 2;
+    struct world good, bad;
+
+    make(run, &good, c);
+    make(run, &bad, c);
+    memset(bad.pool.data, 0xFF, bad.pool_bytes);
+    bad.sequences = 1;
+    world_store(&bad);
+    bad.sequences = SEQUENCES;
+    for (int unified = 0; unified < 2; unified++) {
+        struct attention a = attention_of(&good, unified), b;
+        attention_query(run, &a, 5);
+        b = a;
+        b.w = &bad;
+        attention_call(run, &a);
+        attention_call(run, &b);
+        if (memcmp(a.out, b.out, (size_t)a.start[1] * row_bytes))
+            num_differ(run, "%s: NaN in another sequence changes a result", unified ? "unified" : "decode");
+    }
+}
+
+/* A query of NaN: its rows may be anything, all others keep their bits. */
+void prop_bad_query(struct num_run *run, const struct num_case *c) {
+    size_t heads = (size_t)(c->model.kv_heads * c->model.gqa), row = heads * (size_t)c->model.d;
+    struct world w;
+
+    make(run, &w, c);
+    for (int unified = 0; unified < 2; unified++) {
+        struct attention a = attention_of(&w, unified), b;
+        size_t head = heads * (size_t)c->model.dv, rows = (size_t)a.start[SEQUENCES];
+        attention_query(run, &a, 5);
+        b = a;
+        b.query = num_host(run, rows * row * 2);
+        memcpy(b.query, a.query, rows * row * 2);
+        for (size_t i = 0; i < row; i++) /* the first query token */
+            b.query[i] = 0x7FFF;
+        attention_call(run, &a);
+        attention_call(run, &b);
+        if (memcmp(a.out + head, b.out + head, (rows - 1) * head * 2))
+            num_differ(run, "%s: a NaN query changes another row", unified ? "unified" : "decode");
+    }
+}
+
+/*
+** Equal keys and a query a thousand times their negative: every score is near -1e4, whole tiles lie outside the window,
+** and the output is still the mean of the visible values. A maximum that starts at zero would give NaN or zeros.
+*/
+void prop_far_below_zero(struct num_run *run, const struct num_case *c) {
+    enum { WINDOW = 20 };
+    size_t d = (size_t)c->model.d, key_row = (size_t)c->model.kv_heads * d;
+    int gqa = c->model.gqa;
+    struct world w;
+
+    make(run, &w, c);
+    for (int s = 0; s < SEQUENCES; s++)
+        for (int t = 1; t < w.lengths[s]; t++)
+            memcpy(w.key + (size_t)(w.first_row[s] + t) * key_row, w.key + (size_t)w.first_row[s] * key_row,
+                   key_row * 2);
+    world_store(&w);
+    for (int unified = 0; unified < 2; unified++) {
+        struct attention a = attention_of(&w, unified);
+        attention_query(run, &a, 5);
+        for (int s = 0; s < SEQUENCES; s++)
+            for (int r = a.start[s]; r < a.start[s + 1]; r++)
+                for (int h = 0; h < w.m.kv_heads * gqa; h++)
+                    for (size_t i = 0; i < d; i++)
+                        a.query[((size_t)r * (size_t)(w.m.kv_heads * gqa) + (size_t)h) * d + i] = num_bits(
+                            w.m.dtype, -1000 * num_value(w.m.dtype, w.key[(size_t)w.first_row[s] * key_row +
+                                                                          (size_t)(h / gqa) * d + i]));
+        a.window = WINDOW;
+        a.no_lse = 1; /* as inexact as the scores */
+        attention_call(run, &a);
+        attention_check(run, &a);
+    }
+}
+
+/* Three pages 2.5 GiB apart: the same bits as in a dense pool. */
+void prop_far_pages(struct num_run *run, const struct num_case *c) {
+    static const int few[] = {29, 11};
+    const int64_t far = 5LL << 29;
+    struct world_options o = {.lengths = few, .sequences = 2, .data_seed = 3, .page_seed = 3, .poison = 0};
+    struct world w;
+    kvk_error err = {0};
+
+    world_make(run, &w, &c->model, &o);
+    size_t bytes = (size_t)(w.pool.pages - 1) * (size_t)far + (size_t)w.pool.page_stride;
+    uint8_t *memory = num_device_untouched(run, bytes);
+    for (int64_t p = 0; p < w.pool.pages; p++)
+        num_ok(run, kvk_upload(run->ctx, memory + p * far, w.pool.data + p * w.pool.page_stride,
+                               (size_t)w.pool.page_stride, &err), &err, "kvk_upload");
+    struct kvk_pool pool = {.data = memory, .pages = w.pool.pages, .page_stride = far};
+    if (w.f.layout == REF_AOS) {
+        pool.position_stride = w.pool.position_stride;
+        pool.head_stride = w.pool.head_stride;
+    }
+    for (int unified = 0; unified < 2; unified++) {
+        struct attention a = attention_of(&w, unified), b;
+        attention_query(run, &a, 5);
+        b = a;
+        b.pool = &pool;
+        attention_call(run, &a);
+        attention_call(run, &b);
+        size_t row_bytes = (size_t)(w.m.kv_heads * w.m.gqa * w.m.dv) * 2;
+        if (memcmp(a.out, b.out, (size_t)a.start[SEQUENCES] * row_bytes))
+            num_differ(run, "%s: pages far apart give other results", unified ? "unified" : "decode");
+    }
+    store_far(run, &w, pool, memory);
+}
