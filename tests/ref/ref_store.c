@@ -34,7 +34,7 @@ static float limit(float x, float bound) {
 
 static void encode_codebook(const struct ref_codec *codec, const float *centroids, enum ref_layout layout,
                             const float *x, int d, uint8_t *codes, uint16_t *fields, float *edge) {
-    float k[REF_MAX_D], chosen[REF_MAX_D], mid[15], n, scalar;
+    float k[REF_MAX_D] = {0}, chosen[REF_MAX_D] = {0}, mid[15], n, scalar;
 
     for (int i = 0; i < d; i++)
         k[i] = limit(x[i], 65504);
