@@ -21,15 +21,15 @@ void *cli_alloc(size_t count, size_t size)
 
 char *cli_format(const char *format, ...)
 {
-    va_list args, again;
+    char *text = NULL;
+    va_list args;
     va_start(args, format);
-    va_copy(again, args);
-    int length = vsnprintf(NULL, 0, format, args);
+    int length = vasprintf(&text, format, args);
     va_end(args);
-    char *text = cli_alloc((size_t)length + 1, 1);
-    vsnprintf(text, (size_t)length + 1, format, again);
-    va_end(again);
-    return text;
+    if (length >= 0)
+        return text;
+    cli_message("out of memory");
+    exit(CLI_USAGE);
 }
 
 void cli_message(const char *format, ...)

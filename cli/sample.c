@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int fail(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static int fail(char *error, const char *format, ...)
+static int reject(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int reject(char *error, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -29,9 +29,9 @@ static int meta_number(const struct safetensors *st, const char *name, long low,
     const char *text = safetensors_text(st, name);
     long value;
     if (!text)
-        return fail(error, "metadata '%s' is missing", name);
+        return reject(error, "metadata '%s' is missing", name);
     if (!cli_number(text, low, high, &value))
-        return fail(error, "metadata '%s': '%.40s': accepted %ld to %ld", name, text, low, high);
+        return reject(error, "metadata '%s': '%.40s': accepted %ld to %ld", name, text, low, high);
     *out = (int)value;
     return 1;
 }
@@ -40,10 +40,10 @@ static int meta_dtype(struct sample *s, char *error)
 {
     const char *text = safetensors_text(&s->st, "dtype");
     if (!text)
-        return fail(error, "metadata 'dtype' is missing");
+        return reject(error, "metadata 'dtype' is missing");
     s->dtype = cli_dtype(text);
     if (s->dtype == KVK_DTYPE_DEFAULT)
-        return fail(error, "metadata 'dtype': '%.40s': accepted float16, bfloat16", text);
+        return reject(error, "metadata 'dtype': '%.40s': accepted float16, bfloat16", text);
     s->number = s->dtype == KVK_FLOAT16 ? NUMBER_F16 : NUMBER_BF16;
     return 1;
 }
@@ -54,7 +54,7 @@ static int meta_scale(struct sample *s, char *error)
     char *end;
     s->scale = text ? strtod(text, &end) : 1 / sqrt(s->head_size);
     if (text && (end == text || *end || !isfinite(s->scale)))
-        return fail(error, "metadata 'softmax_scale': '%.40s' is not a number", text);
+        return reject(error, "metadata 'softmax_scale': '%.40s' is not a number", text);
     return 1;
 }
 
@@ -65,12 +65,12 @@ static int read_meta(struct sample *s, char *error)
     s->preset = safetensors_text(st, "preset");
     s->layout = safetensors_text(st, "layout");
     if (!s->preset || !s->layout)
-        return fail(error, "metadata '%s' is missing", s->preset ? "layout" : "preset");
+        return reject(error, "metadata '%s' is missing", s->preset ? "layout" : "preset");
     const struct format *format = slots_format(s->preset);
     if (!format)
-        return fail(error, "metadata 'preset': '%.60s' is not a preset", s->preset);
+        return reject(error, "metadata 'preset': '%.60s' is not a preset", s->preset);
     if (strcmp(s->layout, "aos") && strcmp(s->layout, "soa"))
-        return fail(error, "metadata 'layout': '%.40s': accepted aos, soa", s->layout);
+        return reject(error, "metadata 'layout': '%.40s': accepted aos, soa", s->layout);
     if (!meta_dtype(s, error) || !meta_number(st, "head_size", 8, 4096, &s->head_size, error)
         || !meta_number(st, "num_kv_heads", 1, 65536, &s->kv_heads, error)
         || !meta_number(st, "num_query_heads", 1, 65536, &s->query_heads, error)
@@ -78,11 +78,11 @@ static int read_meta(struct sample *s, char *error)
         || !meta_number(st, "slot_size", 1, 1 << 20, &slot_size, error) || !meta_scale(s, error))
         return 0;
     if (s->query_heads % s->kv_heads)
-        return fail(error, "%d query heads are not a multiple of %d KV heads", s->query_heads, s->kv_heads);
+        return reject(error, "%d query heads are not a multiple of %d KV heads", s->query_heads, s->kv_heads);
     if (!slots_make(format, !strcmp(s->layout, "soa"), s->kv_heads, s->head_size, s->page_tokens, &s->slots))
-        return fail(error, "%s has no head size %d in layout %s", s->preset, s->head_size, s->layout);
+        return reject(error, "%s has no head size %d in layout %s", s->preset, s->head_size, s->layout);
     if ((size_t)slot_size != s->slots.slot_bytes)
-        return fail(error, "metadata 'slot_size': %d: %s at head size %d has %zu bytes", slot_size, s->preset, s->head_size,
+        return reject(error, "metadata 'slot_size': %d: %s at head size %d has %zu bytes", slot_size, s->preset, s->head_size,
                     s->slots.slot_bytes);
     return 1;
 }
@@ -96,19 +96,19 @@ static int want(struct sample *s, const char *name, enum tensor_type type, int d
     if (!tensor)
         return 1;
     if (tensor->type != type)
-        return fail(error, "tensor '%s': dtype %s, expected %s", name, tensor_type_name(tensor->type), tensor_type_name(type));
+        return reject(error, "tensor '%s': dtype %s, expected %s", name, tensor_type_name(tensor->type), tensor_type_name(type));
     if (tensor->dims != dims)
-        return fail(error, "tensor '%s': %d dimensions, expected %d", name, tensor->dims, dims);
+        return reject(error, "tensor '%s': %d dimensions, expected %d", name, tensor->dims, dims);
     for (int i = 0; i < dims; i++)
         if (shape[i] >= 0 && tensor->shape[i] != shape[i])
-            return fail(error, "tensor '%s': shape[%d] is %ld, expected %ld", name, i, tensor->shape[i], shape[i]);
+            return reject(error, "tensor '%s': shape[%d] is %ld, expected %ld", name, i, tensor->shape[i], shape[i]);
     return 1;
 }
 
 static int need(struct sample *s, const char *name, enum tensor_type type, int dims, const long *shape,
                 const struct tensor **out, char *error)
 {
-    return want(s, name, type, dims, shape, out, error) && (*out || fail(error, "tensor '%s' is missing", name));
+    return want(s, name, type, dims, shape, out, error) && (*out || reject(error, "tensor '%s' is missing", name));
 }
 
 static int32_t *copy_int32(const struct tensor *tensor)
@@ -123,16 +123,16 @@ static int read_cache(struct sample *s, char *error)
 {
     const struct tensor *t = safetensors_get(&s->st, "cache");
     if (!t)
-        return fail(error, "tensor 'cache' is missing");
+        return reject(error, "tensor 'cache' is missing");
     s->cache = t;
     if (t->type != TENSOR_U8 || t->dims < 2 || t->shape[0] < 1)
-        return fail(error, "tensor 'cache': expected U8 [pages, ...]");
+        return reject(error, "tensor 'cache': expected U8 [pages, ...]");
     s->pages = t->shape[0];
     if (t->bytes / (size_t)s->pages != s->slots.page_bytes || t->bytes % (size_t)s->pages)
-        return fail(error, "tensor 'cache': %zu bytes in %ld pages, expected %zu a page", t->bytes, s->pages,
+        return reject(error, "tensor 'cache': %zu bytes in %ld pages, expected %zu a page", t->bytes, s->pages,
                     s->slots.page_bytes);
     if (s->pages > INT32_MAX / s->page_tokens)
-        return fail(error, "tensor 'cache': %ld pages of %d tokens", s->pages, s->page_tokens);
+        return reject(error, "tensor 'cache': %ld pages of %d tokens", s->pages, s->page_tokens);
     return 1;
 }
 
@@ -150,13 +150,13 @@ static int read_tables(struct sample *s, char *error)
     for (long i = 0; i < s->sequences; i++) {
         long length = s->lengths[i];
         if (length < 0 || length > s->table_stride * s->page_tokens)
-            return fail(error, "seq_lens[%ld] is %ld: the block table has room for %ld", i, length,
+            return reject(error, "seq_lens[%ld] is %ld: the block table has room for %ld", i, length,
                         s->table_stride * s->page_tokens);
         s->total += length;
         for (long j = 0; j * s->page_tokens < length; j++) {
             int32_t page = s->block_table[i * s->table_stride + j];
             if (page < 0 || page >= s->pages)
-                return fail(error, "block_table[%ld][%ld] is %d: the cache has %ld pages", i, j, page, s->pages);
+                return reject(error, "block_table[%ld][%ld] is %d: the cache has %ld pages", i, j, page, s->pages);
         }
     }
     return 1;
@@ -179,7 +179,7 @@ static int check_distinct(const int64_t *slots, long rows, char *error)
         if (sorted[i] >= 0 && sorted[i] == sorted[i - 1])
             twice = sorted[i];
     free(sorted);
-    return twice < 0 || fail(error, "slot_mapping names slot %lld twice", (long long)twice);
+    return twice < 0 || reject(error, "slot_mapping names slot %lld twice", (long long)twice);
 }
 
 static int read_slots(struct sample *s, char *error)
@@ -190,16 +190,16 @@ static int read_slots(struct sample *s, char *error)
         return 1;
     }
     if ((t->type != TENSOR_I32 && t->type != TENSOR_I64) || t->dims != 1)
-        return fail(error, "tensor 'slot_mapping': expected I32 or I64 [rows]");
+        return reject(error, "tensor 'slot_mapping': expected I32 or I64 [rows]");
     if (s->key && t->shape[0] != s->rows)
-        return fail(error, "tensor 'slot_mapping': %ld rows, 'key' has %ld", t->shape[0], s->rows);
+        return reject(error, "tensor 'slot_mapping': %ld rows, 'key' has %ld", t->shape[0], s->rows);
     s->slot_mapping = cli_alloc(t->count, sizeof *s->slot_mapping);
     for (size_t i = 0; i < t->count; i++) {
         const unsigned char *at = t->data + i * (t->type == TENSOR_I32 ? 4 : 8);
         int64_t slot = t->type == TENSOR_I32 ? (int32_t)number_u32(at)
                                              : (int64_t)(number_u32(at) | (uint64_t)number_u32(at + 4) << 32);
         if (slot >= (int64_t)s->pages * s->page_tokens)
-            return fail(error, "slot_mapping[%zu] is %lld: the cache has %ld slots", i, (long long)slot,
+            return reject(error, "slot_mapping[%zu] is %lld: the cache has %ld slots", i, (long long)slot,
                         s->pages * s->page_tokens);
         s->slot_mapping[i] = slot;
     }
@@ -215,7 +215,7 @@ static int read_inputs(struct sample *s, char *error)
     if (!s->key || !s->value)
         s->key = s->value = NULL;
     else if (s->key->shape[0] != s->value->shape[0])
-        return fail(error, "'key' has %ld rows, 'value' %ld", s->key->shape[0], s->value->shape[0]);
+        return reject(error, "'key' has %ld rows, 'value' %ld", s->key->shape[0], s->value->shape[0]);
     s->rows = s->key ? s->key->shape[0] : 0;
     const long query[] = {s->sequences, s->query_heads, s->head_size};
     return read_slots(s, error) && want(s, "decode_query", type, 3, query, &s->decode_query, error)
@@ -240,7 +240,7 @@ static int read_unified(struct sample *s, char *error)
     for (long i = 0; i < s->sequences; i++) {
         long begin = s->query_start[i], end = s->query_start[i + 1];
         if (begin < 0 || end < begin || end > s->tokens || end - begin > s->lengths[i] || (i == 0 && begin))
-            return fail(error, "query_start_loc [%ld, %ld] of sequence %ld: %ld rows, %d cached tokens", begin, end, i,
+            return reject(error, "query_start_loc [%ld, %ld] of sequence %ld: %ld rows, %d cached tokens", begin, end, i,
                         s->tokens, s->lengths[i]);
     }
     for (int i = 0; i < s->st.ntensors; i++) {
