@@ -42,11 +42,7 @@ if(KVKILN_GENERATOR)
     target_link_libraries(dep_llvm INTERFACE ${llvm_libs})
   endif()
 
-  pkg_check_modules(LUA REQUIRED lua5.4)
-  find_library(KVKILN_LUA_ARCHIVE liblua5.4.a REQUIRED)
-  add_library(dep_lua INTERFACE)
-  target_include_directories(dep_lua SYSTEM INTERFACE ${LUA_INCLUDE_DIRS})
-  target_link_libraries(dep_lua INTERFACE ${KVKILN_LUA_ARCHIVE} m ${CMAKE_DL_LIBS})
+  include(lua)
 
   pkg_check_modules(JANSSON REQUIRED jansson)
   add_library(dep_jansson INTERFACE)

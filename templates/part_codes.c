@@ -46,24 +46,52 @@ static void load_key(struct kb *k, const struct attend *a, const struct slot_tok
 {
     const struct side *side = &a->plan->slot.key;
     int bytes = a->key_run * side->codec.bits / 8;
-    val at = kb_offset(K, slot_codes(K, token, side), kb_muli(K, a->group, bytes));
+    val codes = slot_codes(K, token, side);
+    val at = kb_offset(K, codes, kb_muli(K, a->group, bytes));
     load_words(K, at, bytes, min_int(side->code_align, low_bit(bytes)), words);
     if (side->scale_bytes) {
         val first = kb_muli(K, a->group, a->key_run);
-        load_scales(K, slot_scales(K, token, side), first, a->key_run, side->codec.group, scales);
+        val at_scales = slot_scales(K, token, side);
+        load_scales(K, at_scales, first, a->key_run, side->codec.group, scales);
+    }
+}
+
+/* A run that begins inside a byte for some lanes (5 dims of 4 bits): loads the bytes it can touch, shifts it down. */
+static void load_bits(struct kb *k, val codes, val first_bit, int bits, int step, val *words)
+{
+    int most = 0;
+    for (int i = 0, at = 0; i < 8; i++, at = (at + step) % 8)
+        most = at + bits > most ? at + bits : most;
+    int bytes = (most + 7) / 8, n = (bytes + 3) / 4;
+    load_words(K, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bytes, 1, words);
+    val shift = kb_andi(K, first_bit, 7);
+    val up = kb_sub(K, kb_i32(K, 31), shift);
+    for (int i = 0; i < n; i++) {
+        val low = kb_lshr(K, words[i], shift);
+        if (i + 1 < n) {
+            val high = kb_shl(K, kb_shli(K, words[i + 1], 1), up);
+            low = kb_or(K, low, high);
+        }
+        words[i] = low;
     }
 }
 
 static void load_value(struct kb *k, const struct attend *a, const struct slot_token *token, val *words, val *scales)
 {
     const struct side *side = &a->plan->slot.value;
-    int bytes = a->dims * side->codec.bits / 8;
+    int bits = a->dims * side->codec.bits;
     val first = kb_add(K, a->dim_base, kb_muli(K, a->y, a->dims));
-    val offset = kb_lshri(K, kb_muli(K, first, side->codec.bits), 3);
-    val at = kb_offset(K, slot_codes(K, token, side), offset);
-    load_words(K, at, bytes, min_int(side->code_align, low_bit(bytes)), words);
-    if (side->scale_bytes)
-        load_scales(K, slot_scales(K, token, side), first, a->dims, side->codec.group, scales);
+    val first_bit = kb_muli(K, first, side->codec.bits);
+    val codes = slot_codes(K, token, side);
+    if (bits % 8)
+        load_bits(K, codes, first_bit, bits, bits % 8, words);
+    else
+        load_words(K, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bits / 8, min_int(side->code_align, low_bit(bits / 8)),
+                   words);
+    if (side->scale_bytes) {
+        val at_scales = slot_scales(K, token, side);
+        load_scales(K, at_scales, first, a->dims, side->codec.group, scales);
+    }
 }
 
 /* Fields of the one token whose facts this lane prepares. */

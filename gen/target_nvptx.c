@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** target_nvptx.c - NVIDIA GPUs: roles as NVVM intrinsics. Fragment layouts: PTX ISA, "Matrix fragments for mma.m16n8k16".
+**
+** lane = 4 g + c. X is the A operand (query rows g and g+8), Y the B operand (y = g, k shares by c), the result holds rows
+** g, g+8 and y = 2c, 2c+1; so two results over 8 y each are the A operand over those 16 y, without moving anything.
+*/
+#include <llvm-c/Core.h>
+#include <llvm-c/Target.h>
+
+#include "abi_table.h"
+#include "plan.h"
+#include "target.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+static void initialise_once(void)
+{
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+}
+
+static void initialise(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, initialise_once);
+}
+
+static void entry(struct kb *k, const char *symbol, const char *abi, int threads)
+{
+    const char *names[32];
+    int types[32], offsets[32];
+    int n = abi_params(abi, names, types, offsets, 32);
+    val f = kb_function(k, symbol, types, n);
+    LLVMSetFunctionCallConv(f, LLVMPTXKernelCallConv);
+    char number[16];
+    snprintf(number, sizeof number, "%d", threads);
+    kb_attribute(k, f, "nvvm.maxntid", number);
+    const struct plan *p = kb_plan(k);
+    if (p->min_ctas) {
+        snprintf(number, sizeof number, "%d", p->min_ctas);
+        kb_attribute(k, f, "nvvm.minctasm", number);
+    }
+    for (int i = 0; i < n; i++)
+        kb_bind_param(k, names[i], LLVMGetParam(f, (unsigned)i));
+}
+
+/* One external block, sized at launch: constant offsets into it are never split or shrunk by the optimiser. */
+static val shared_base(struct kb *k)
+{
+    LLVMModuleRef m = kb_llvm_module(k);
+    val g = LLVMGetNamedGlobal(m, "kvk_shared");
+    if (!g) {
+        g = LLVMAddGlobalInAddressSpace(m, LLVMArrayType2(kb_llvm_type(k, KB_I8), 0), "kvk_shared", 3);
+        LLVMSetLinkage(g, LLVMExternalLinkage);
+        LLVMSetAlignment(g, 128);
+    }
+    return g;
+}
+
+static val tid(struct kb *k) { return kb_intrinsic(k, "llvm.nvvm.read.ptx.sreg.tid.x", NULL, 0, NULL, 0); }
+static val cta(struct kb *k) { return kb_intrinsic(k, "llvm.nvvm.read.ptx.sreg.ctaid.x", NULL, 0, NULL, 0); }
+static void barrier(struct kb *k) { KB_CALL("llvm.nvvm.barrier.cta.sync.aligned.all", kb_i32(k, 0)); }
+static void warp_sync(struct kb *k) { KB_CALL("llvm.nvvm.bar.warp.sync", kb_i32(k, -1)); }
+
+static val shuffle_xor(struct kb *k, val x, int mask)
+{
+    return KB_CALL("llvm.nvvm.shfl.sync.bfly.i32", kb_i32(k, -1), x, kb_i32(k, mask), kb_i32(k, 31));
+}
+
+static val shuffle(struct kb *k, val x, val lane)
+{
+    return KB_CALL("llvm.nvvm.shfl.sync.idx.i32", kb_i32(k, -1), x, lane, kb_i32(k, 31));
+}
+
+static val uniform(struct kb *k, val x)
+{
+    (void)k;
+    return x;
+}
+
+static val opaque(struct kb *k, val x) { return kb_asm(k, KB_I32, &x, 1, "", "=r,0", true); }
+static val exp2_approx(struct kb *k, val x) { return KB_CALL_T("llvm.nvvm.ex2.approx", KB_F32, x); }
+static val log2_approx(struct kb *k, val x) { return KB_CALL("llvm.nvvm.lg2.approx.f", x); }
+static val rsqrt_approx(struct kb *k, val x) { return KB_CALL("llvm.nvvm.rsqrt.approx.f", x); }
+static val rcp_approx(struct kb *k, val x) { return KB_CALL("llvm.nvvm.rcp.approx.ftz.f", x); }
+
+static val byte_perm(struct kb *k, val a, val b, unsigned selector)
+{
+    return KB_CALL("llvm.nvvm.prmt", a, b, kb_i32(k, selector));
+}
+
+/* One cvt.rn.{f16x2,bf16x2}.f32. */
+static val pack_half(struct kb *k, val lo, val hi, int type)
+{
+    val v = kb_vec(k, (const val[]){lo, hi}, 2);
+    val r = LLVMBuildFPTrunc(kb_llvm_builder(k), v, kb_llvm_type(k, KB_VEC(type, 2)), "");
+    return kb_bitcast(k, r, KB_I32);
+}
+
+/* ---- matrix role ---- */
+
+static val group_of(struct kb *k) { return kb_andi(k, kb_lane(k), 3); }
+static val y_index(struct kb *k) { return kb_lshri(k, kb_lane(k), 2); }
+static val x_row(struct kb *k, int i) { return kb_addi(k, y_index(k), 8 * i); }
+static val result_y(struct kb *k, int e) { return kb_addi(k, kb_shli(k, group_of(k), 1), e); }
+static val k_index(struct kb *k, int e) { return kb_addi(k, kb_shli(k, group_of(k), 1), (e & 1) + (e & 2) * 4); }
+
+static int reduce_masks(const struct target *t, int masks[4])
+{
+    (void)t;
+    masks[0] = 1;
+    masks[1] = 2;
+    return 2;
+}
+
+static void mma(struct kb *k, int type, val *acc, const val *x, const val *y)
+{
+    val a[6] = {x[0], x[2], x[1], x[3], y[0], y[1]}; /* registers: (row, k half) = (0,0) (1,0) (0,1) (1,1) */
+    const char *name = "llvm.nvvm.mma.m16n8k16.row.col.bf16";
+    if (type == KB_F16) {
+        name = "llvm.nvvm.mma.m16n8k16.row.col.f32.f32";
+        for (int i = 0; i < 6; i++)
+            a[i] = kb_bitcast(k, a[i], KB_VEC(KB_F16, 2));
+    }
+    val r = KB_CALL(name, a[0], a[1], a[2], a[3], a[4], a[5], acc[0], acc[1], acc[2], acc[3]);
+    if (LLVMGetTypeKind(LLVMTypeOf(r)) != LLVMStructTypeKind)
+        return; /* the intrinsic was refused; the error is kept */
+    for (unsigned i = 0; i < 4; i++)
+        acc[i] = LLVMBuildExtractValue(kb_llvm_builder(k), r, i, "");
+}
+
+static void x_from_result(struct kb *k, int type, const val *r, val *pairs)
+{
+    for (int row = 0; row < 2; row++)
+        for (int half = 0; half < 2; half++)
+            pairs[row * 2 + half] = kb_pack_half(k, r[(half * 2 + row) * 2], r[(half * 2 + row) * 2 + 1], type);
+}
+
+const struct target_ops target_ops_nvptx = {
+    .triple = "nvptx64-nvidia-cuda",
+    .as_global = 1,
+    .as_shared = 3,
+    .as_const = 4,
+    .initialise = initialise,
+    .entry = entry,
+    .shared_base = shared_base,
+    .tid = tid,
+    .cta = cta,
+    .barrier = barrier,
+    .warp_sync = warp_sync,
+    .shuffle_xor = shuffle_xor,
+    .shuffle = shuffle,
+    .uniform = uniform,
+    .opaque = opaque,
+    .exp2 = exp2_approx,
+    .log2 = log2_approx,
+    .rsqrt = rsqrt_approx,
+    .rcp = rcp_approx,
+    .byte_perm = byte_perm,
+    .pack_half = pack_half,
+    .x_row = x_row,
+    .y_index = y_index,
+    .group = group_of,
+    .result_y = result_y,
+    .k_index = k_index,
+    .reduce_masks = reduce_masks,
+    .group_masks = reduce_masks,
+    .mma = mma,
+    .x_from_result = x_from_result,
+};

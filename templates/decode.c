@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** decode.c - few query tokens a sequence. A CTA takes one KV head, one split of one sequence and up to 16 (token, head) rows:
+** the cache is decoded once for all of them. Its warps take steps in turn and are joined at the end; splits are joined
+** by template_reduce.
+*/
+#include "part_attend.h"
+#include "part_rowvec.h"
+#include "templates.h"
+
+/* What this CTA works on, all i32 and CTA-uniform. */
+struct place {
+    val head, row_tile, split, sequence;
+    val length, query_tokens, rows; /* rows of the sequence: query_tokens * gqa */
+    val first_row;                  /* of this tile */
+};
+
+static struct place find_place(struct kb *k, const struct plan *p)
+{
+    struct place w;
+    val heads = kb_param(K, "kv_heads");
+    w.query_tokens = kb_param(K, "query_tokens");
+    w.rows = kb_muli(K, w.query_tokens, p->geo.gqa);
+    val tiles = kb_divi(K, kb_addi(K, w.rows, p->rows - 1), p->rows);
+    val rest = kb_udiv(K, kb_cta(K), heads);
+    w.head = kb_sub(K, kb_cta(K), kb_mul(K, rest, heads));
+    val above = kb_udiv(K, rest, tiles);
+    w.row_tile = kb_sub(K, rest, kb_mul(K, above, tiles));
+    w.sequence = kb_udiv(K, above, kb_param(K, "splits"));
+    w.split = kb_sub(K, above, kb_mul(K, w.sequence, kb_param(K, "splits")));
+    w.first_row = kb_muli(K, w.row_tile, p->rows);
+    val at = kb_shli(K, kb_zext(K, w.sequence, KB_I64), 2);
+    w.length = kb_load(K, KB_I32, kb_offset(K, kb_param(K, "lengths"), at), 4);
+    return w;
+}
+
+/* Row of the tile -> its query token in the call, its query head, whether it exists. */
+static val row_token(struct kb *k, const struct place *w, val row, val *head, val *valid)
+{
+    int gqa = kb_plan(k)->geo.gqa;
+    val r = kb_add(K, w->first_row, row);
+    *valid = kb_icmp(K, KB_SLT, r, w->rows);
+    val i = kb_divi(K, r, gqa);
+    val inner = kb_sub(K, r, kb_muli(K, i, gqa));
+    *head = kb_add(K, kb_muli(K, w->head, gqa), inner);
+    return i;
+}
+
+static val element_pointer(struct kb *k, const char *base, const char *row_stride, const char *head_stride, val token, val head)
+{
+    val a = kb_mul(K, kb_zext(K, token, KB_I64), kb_param(K, row_stride));
+    val b = kb_mul(K, kb_zext(K, head, KB_I64), kb_param(K, head_stride));
+    val elements = kb_add(K, a, b);
+    return kb_offset(K, kb_param(K, base), kb_shli(K, elements, 1));
+}
+
+static val query_row(struct kb *k, void *data, val row)
+{
+    const struct place *w = data;
+    val head, valid;
+    val i = row_token(K, w, row, &head, &valid);
+    val first = kb_muli(K, w->head, kb_plan(k)->geo.gqa);
+    i = kb_select(K, valid, i, kb_i32(K, 0));
+    head = kb_select(K, valid, head, first);
+    val token = kb_add(K, kb_mul(K, w->sequence, w->query_tokens), i);
+    return element_pointer(K, "query", "query_row", "query_head", token, head);
+}
+
+/* Visible keys of the lane's rows; [start, end) of this split, no further than any row sees. */
+static void visible_range(struct kb *k, struct attend *a, const struct place *w, val *start, val *end)
+{
+    const struct plan *p = a->plan;
+    val splits = kb_param(K, "splits"), window = kb_param(K, "window");
+    val chunk = kb_udiv(K, kb_addi(K, kb_add(K, w->length, splits), -1), splits);
+    chunk = kb_muli(K, kb_divi(K, kb_addi(K, chunk, p->tile_tokens - 1), p->tile_tokens), p->tile_tokens);
+    val begin = kb_mul(K, w->split, chunk);
+    *end = kb_smin(K, kb_add(K, begin, chunk), w->length);
+    val oldest = kb_sub(K, w->length, w->query_tokens); /* position of query token 0 */
+    val windowed = kb_icmpi(K, KB_SGT, window, 0);
+    for (int i = 0; i < a->shape.lane_rows; i++) {
+        val head, valid;
+        val token = row_token(K, w, kb_target(K)->ops->x_row(K, i), &head, &valid);
+        val position = kb_add(K, oldest, token);
+        val reach = kb_addi(K, kb_sub(K, position, window), 1);
+        val first = kb_select(K, windowed, kb_smax(K, reach, begin), begin);
+        a->first[i] = first;
+        val last = kb_smin(K, position, kb_addi(K, *end, -1));
+        a->last[i] = kb_select(K, valid, last, kb_i32(K, -1));
+    }
+    /* whole steps before the oldest row's window are skipped */
+    val unseen = kb_sub(K, kb_addi(K, kb_sub(K, oldest, window), 1), begin);
+    unseen = kb_select(K, windowed, kb_smax(K, unseen, kb_i32(K, 0)), kb_i32(K, 0));
+    val skipped = kb_muli(K, kb_divi(K, unseen, p->tile_tokens), p->tile_tokens);
+    *start = kb_add(K, begin, skipped);
+}
+
+static void write_rows(struct kb *k, const struct attend *a, const struct place *w, const struct attend_sums *s)
+{
+    struct attend_output o;
+    val partial[ATTEND_ROWS], partial_lse[ATTEND_ROWS];
+    val splits = kb_param(K, "splits"), kv_heads = kb_param(K, "kv_heads"), base = kb_param(K, "partial");
+    val heads = kb_muli(K, kv_heads, a->plan->geo.gqa);
+    val tokens = kb_mul(K, kb_param(K, "sequences"), w->query_tokens);
+    val heads64 = kb_zext(K, heads, KB_I64), splits64 = kb_zext(K, splits, KB_I64);
+    val places = kb_mul(K, heads64, splits64);
+    val all = kb_mul(K, kb_zext(K, tokens, KB_I64), places);
+    val lse_base = kb_offset(K, base, kb_muli(K, all, a->plan->geo.value_head_size * 4));
+    for (int i = 0; i < a->shape.lane_rows; i++) {
+        val t = row_token(K, w, kb_target(K)->ops->x_row(K, i), &o.head[i], &o.valid[i]);
+        val token = kb_add(K, kb_mul(K, w->sequence, w->query_tokens), t);
+        o.out[i] = element_pointer(K, "out", "out_row", "out_head", token, o.head[i]);
+        val first_row = kb_mul(K, kb_zext(K, token, KB_I64), heads64);
+        val row = kb_add(K, first_row, kb_zext(K, o.head[i], KB_I64));
+        o.lse[i] = kb_offset(K, kb_param(K, "lse"), kb_shli(K, row, 2));
+        val before = kb_mul(K, row, splits64);
+        val place = kb_add(K, before, kb_zext(K, w->split, KB_I64));
+        partial[i] = kb_offset(K, base, kb_muli(K, place, a->plan->geo.value_head_size * 4));
+        partial_lse[i] = kb_offset(K, lse_base, kb_shli(K, place, 2));
+    }
+    struct kb_if single = kb_if(K, kb_icmpi(K, KB_EQ, splits, 1));
+    attend_write(K, a, s, &o);
+    kb_else(K, &single);
+    attend_write_partial(K, a, s, o.valid, partial, partial_lse);
+    kb_endif(K, &single);
+}
+
+void template_decode(struct kb *k)
+{
+    const struct plan *p = kb_plan(k);
+    struct place w = find_place(K, p);
+    struct attend a;
+    struct attend_sums s = {0};
+    val start, end;
+    attend_begin(K, &a, w.head);
+    a.length = w.length;
+    val row = kb_mul(K, kb_zext(K, w.sequence, KB_I64), kb_param(K, "table_stride"));
+    a.table = kb_offset(K, kb_param(K, "table"), kb_shli(K, row, 2));
+    val tile = kb_shared(K, (size_t)attend_query_bytes(p), 16);
+    attend_load_query(K, &a, tile, kb_warp(K), p->warps, kb_param(K, "scale"), query_row, &w);
+    kb_barrier(K);
+    attend_row_scales(K, &a);
+    visible_range(K, &a, &w, &start, &end);
+    val index = kb_divi(K, kb_warp(K), p->dim_warps);
+    start = kb_add(K, start, kb_muli(K, index, 16 * p->subtiles));
+    attend_range(K, &a, start, end, p->tile_tokens, &s);
+    attend_finish(K, &a, &s);
+    attend_merge_warps(K, &a, index, &s);
+    struct kb_if first = kb_if(K, kb_icmpi(K, KB_EQ, index, 0));
+    write_rows(K, &a, &w, &s);
+    kb_endif(K, &first);
+}

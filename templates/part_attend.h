@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_attend.h - attention of 16 query rows to a range of cached tokens by one warp: what decode and unified share.
+**
+** A step takes 16 * subtiles tokens. Codes go from memory straight into registers in the order the matrix unit wants: the
+** lane's share of a K row is D / groups consecutive elements and its share of a V row D / y_tile, so the order along D is
+** permuted; the query is read in the same order, and output columns are written back in it. Nothing is staged.
+**
+** Numbers. Scores are in log2 units. K operands are codes without their norm, which scales the score; V operands are codes
+** minus the middle code, their scale s is multiplied into p, their zero (plus the middle) is a scalar sum over p. The
+** running reference is m = max(t + floor(log2 s)): then p * s <= 2 fits 16 bits whatever the range of scores and scales.
+** m stays -inf until a visible token appears. Online softmax: Milakov & Gimelshein 2018, arXiv:1805.02867.
+*/
+#ifndef KVKILN_PART_ATTEND_H
+#define KVKILN_PART_ATTEND_H
+
+#include "../gen/target.h"
+#include "part_slot.h"
+
+enum {
+    ATTEND_ROWS = 2,      /* query rows a lane holds, at most */
+    ATTEND_SUBTILES = 2,
+    ATTEND_KEY_WORDS = 64,
+    ATTEND_VALUE_WORDS = 16,
+    ATTEND_CHUNKS = 16,   /* block scales a lane needs of one token, at most */
+    ATTEND_TOKENS = 16,   /* V tokens of a lane and subtile, at most */
+    ATTEND_SUMS = 256
+};
+
+/* Fixed for a warp. */
+struct attend {
+    const struct plan *plan;
+    struct mma_shape shape;
+    int y_tiles;           /* 16 / y_tile */
+    int key_run, dims;     /* elements of a K row, dims of a V row that a lane holds */
+    struct slot_head head;
+    val y, group, dim_base;/* i32; dim_base: first value dim of this warp */
+    val table;             /* block table of the sequence */
+    val length;            /* i32 cached tokens of the sequence, > 0 where codes are loaded */
+    val key_table, value_table; /* shared: pair tables, NULL if the codec has none */
+    val query;             /* shared: this warp's query tile */
+    val scratch;           /* shared: this warp's token facts */
+    val row_scale[ATTEND_ROWS];           /* f32: score of a row = product * row_scale * token factor, log2 units */
+    val first[ATTEND_ROWS], last[ATTEND_ROWS]; /* i32: visible keys of a row; last < first: none */
+};
+
+/* What the loop carries of the softmax. */
+struct attend_sums {
+    val m[ATTEND_ROWS], l[ATTEND_ROWS], z[ATTEND_ROWS];
+    val o[ATTEND_SUMS];    /* [dim tile][row][e] */
+};
+
+/* One step's raw data, as loaded. Unused entries are NULL. */
+struct attend_codes {
+    val key[ATTEND_SUBTILES][2][ATTEND_KEY_WORDS];
+    val key_scale[ATTEND_SUBTILES][2][ATTEND_CHUNKS];
+    val value[ATTEND_SUBTILES][ATTEND_TOKENS][ATTEND_VALUE_WORDS];
+    val value_scale[ATTEND_SUBTILES][ATTEND_TOKENS][ATTEND_CHUNKS];
+    val field[4];          /* i16: of token lane % (16 * subtiles): key norm, value scale, value zero as the codecs have them */
+};
+
+/* Indices, pair tables (a CTA barrier must follow before the loop), scratch. Call once, outside any branch. */
+void attend_begin(struct kb *k, struct attend *a, val head);
+
+/* part_query.c: rows `member`, `member + members`, ... of this warp's tile into shared memory; a CTA barrier must follow.
+** row_pointer gives the address of a row's query; rows past the last must point to some valid row. */
+struct attend_query {
+    val query_tile, scales; /* shared: of the row group */
+    int pitch;              /* elements a row */
+};
+int attend_query_bytes(const struct plan *p);
+void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int members, val scale,
+                       val (*row_pointer)(struct kb *k, void *data, val row), void *data);
+void attend_row_scales(struct kb *k, struct attend *a);
+/* X operand of k step s; plane 0 = the value or its upper term, 1 = its lower term. pairs[lane_rows * ke / 2]. */
+void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s, int plane, val *pairs);
+
+/* part_codes.c */
+void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c);
+/* part_operand.c: Y operand of k step s for one token row; *squares (may be NULL) gains the sum of its centroids' squares. */
+void attend_key_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int tile, int s, val *pairs,
+                        val *squares);
+void attend_value_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int dim, val valid[],
+                          val *pairs);
+void attend_tables(struct kb *k, struct attend *a);
+
+/* part_step.c: one step over tokens start .. start + 16 * subtiles - 1. */
+void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c, struct attend_sums *s);
+
+/* part_attend.c: tokens start, start + stride, ... < end (i32, warp-uniform); start is a multiple of 16. */
+void attend_range(struct kb *k, const struct attend *a, val start, val end, int stride, struct attend_sums *s);
+/* Joins the lanes' partial l and z, adds z to every output sum. */
+void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s);
+/* decode: joins the token warps' sums; the result is in token warp 0. `index`: this warp's place among them. */
+void attend_merge_warps(struct kb *k, const struct attend *a, val index, struct attend_sums *s);
+
+/* part_output.c: normalises and writes a lane's rows. */
+struct attend_output {
+    val valid[ATTEND_ROWS];   /* i1: the row exists */
+    val out[ATTEND_ROWS];     /* pointers to the row's first element, dtype of the plan */
+    val head[ATTEND_ROWS];    /* i32 query head, for the sink */
+    val lse[ATTEND_ROWS];     /* pointers to the row's f32, or NULL when `write_lse` is false there */
+};
+void attend_write(struct kb *k, const struct attend *a, const struct attend_sums *s, const struct attend_output *out);
+/* Normalised f32 sums and log2 of the denominator, for template_reduce. */
+void attend_write_partial(struct kb *k, const struct attend *a, const struct attend_sums *s, const val valid[], const val out[],
+                          const val lse[]);
+/* sink logit of a head in log2 units, -inf without sinks */
+val attend_sink(struct kb *k, val head);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_query.c - a warp's 16 query rows: loaded, rotated as the keys are, scaled to at most 2 by a power of two, and kept in
+** shared memory as 16-bit operands. The power of two goes into the row's score factor, so no query overflows.
+*/
+#include "part_attend.h"
+
+#include "part_rowvec.h"
+
+/* Two terms of bf16 hold 16 bits of a query: enough for the f16 bounds. */
+static int planes(const struct plan *p) { return p->key_operand == OPERAND_BF16_SPLIT ? 2 : 1; }
+static int operand_type(const struct plan *p) { return p->key_operand == OPERAND_F16 ? KB_F16 : KB_BF16; }
+
+/* 16 bytes of padding a row: lanes that read the same columns of neighbouring rows meet different banks. */
+static int pitch(const struct plan *p) { return p->geo.head_size + 8; }
+static int plane_bytes(const struct plan *p) { return 16 * pitch(p) * 2; }
+
+/* Operand planes, then 16 f32 row factors. */
+int attend_query_bytes(const struct plan *p) { return planes(p) * plane_bytes(p) + 64; }
+
+/* To the nearest e4m3 number, ties to even, at most 448: adding and subtracting 2^k rounds to multiples of its last bit. */
+static val round_e4m3(struct kb *k, val x)
+{
+    val bits = kb_bitcast(K, x, KB_I32);
+    val sign = kb_andi(K, bits, (int)0x80000000u);
+    val a = kb_bitcast(K, kb_andi(K, bits, 0x7fffffff), KB_F32);
+    a = kb_fmin(K, a, kb_f32(K, 448));
+    val exponent = kb_andi(K, kb_bitcast(K, a, KB_I32), 0x7f800000);
+    exponent = kb_smax(K, exponent, kb_i32(K, 0x3c800000)); /* 2^-6, the smallest normal number */
+    val magic = kb_bitcast(K, kb_addi(K, exponent, 20ll << 23), KB_F32); /* last bit 2^(e - 3) */
+    val rounded = kb_fsub(K, kb_fadd(K, a, magic), magic);
+    val result = kb_or(K, kb_bitcast(K, rounded, KB_I32), sign);
+    return kb_bitcast(K, result, KB_F32);
+}
+
+/* 2^-e and 2^e of the row's largest magnitude; 1 for a zero row. */
+static void row_powers(struct kb *k, const struct rowvec *v, val *down, val *up)
+{
+    val magnitudes[ROWVEC_MAX];
+    for (int i = 0; i < v->e; i++)
+        magnitudes[i] = kb_fabs(K, v->x[i]);
+    val most = rowvec_max(K, v, magnitudes);
+    val field = kb_andi(K, kb_bitcast(K, most, KB_I32), 0x7f800000);
+    field = kb_smin(K, field, kb_i32(K, 253ll << 23));
+    val zero = kb_icmpi(K, KB_EQ, field, 0);
+    field = kb_select(K, zero, kb_i32(K, 127ll << 23), field);
+    *up = kb_bitcast(K, field, KB_F32);
+    val inverse = kb_sub(K, kb_i32(K, 254ll << 23), field);
+    *down = kb_bitcast(K, inverse, KB_F32);
+}
+
+static void store_elements(struct kb *k, const val *x, int e, int type, val at)
+{
+    if (e == 1) {
+        kb_store(K, kb_to_half(K, x[0], type), at, 2);
+        return;
+    }
+    for (int i = 0; i < e; i += 2) {
+        val pair = kb_pack_half(K, x[i], x[i + 1], type);
+        kb_store(K, pair, kb_offseti(K, at, i * 2), 4);
+    }
+}
+
+static void store_row(struct kb *k, const struct plan *p, const struct rowvec *v, val at)
+{
+    int type = operand_type(p);
+    store_elements(K, v->x, v->e, type, at);
+    if (planes(p) == 1)
+        return;
+    val rest[ROWVEC_MAX];
+    for (int i = 0; i < v->e; i++) {
+        val upper = kb_to_f32(K, kb_to_half(K, v->x[i], type));
+        rest[i] = kb_fsub(K, v->x[i], upper);
+    }
+    store_elements(K, rest, v->e, type, kb_offseti(K, at, plane_bytes(p)));
+}
+
+static void prepare_row(struct kb *k, const struct plan *p, struct rowvec *v, val *down, val *up)
+{
+    if (p->spec.key.rotation == ROTATION_HADAMARD)
+        rotate(K, v);
+    if (p->spec.query == QUERY_E4M3)
+        for (int i = 0; i < v->e; i++)
+            v->x[i] = round_e4m3(K, v->x[i]);
+    row_powers(K, v, down, up);
+    for (int i = 0; i < v->e; i++)
+        v->x[i] = kb_fmul(K, v->x[i], *down);
+}
+
+void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int members, val scale,
+                       val (*row_pointer)(struct kb *k, void *data, val row), void *data)
+{
+    const struct plan *p = a->plan;
+    int type = p->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
+    val scale2 = kb_fmul(K, scale, kb_f32(K, 1.4426950408889634)); /* log2 e: scores in log2 units */
+    val row = member;
+    struct kb_loop rows;
+    kb_loop_begin(K, &rows, &row, 1);
+    kb_loop_while(K, &rows, kb_icmpi(K, KB_SLT, row, 16));
+    struct rowvec v;
+    val down, up;
+    rowvec_make(K, &v, p->geo.head_size);
+    rowvec_load(K, &v, type, row_pointer(K, data, row));
+    prepare_row(K, p, &v, &down, &up);
+    val column = kb_muli(K, kb_lane(K), v.e * 2);
+    val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
+    struct rowvec_if active = rowvec_if_active(K, &v);
+    store_row(K, p, &v, kb_offset(K, tile, at));
+    rowvec_endif(K, &active);
+    val factor = kb_fmul(K, up, scale2);
+    val factors = kb_offseti(K, tile, planes(p) * plane_bytes(p));
+    kb_store(K, factor, kb_offset(K, factors, kb_shli(K, row, 2)), 4);
+    row = kb_addi(K, row, members);
+    kb_loop_end(K, &rows);
+    a->query = tile;
+}
+
+void attend_row_scales(struct kb *k, struct attend *a)
+{
+    val factors = kb_offseti(K, a->query, planes(a->plan) * plane_bytes(a->plan));
+    for (int i = 0; i < a->shape.lane_rows; i++) {
+        val row = kb_target(K)->ops->x_row(K, i);
+        a->row_scale[i] = kb_load(K, KB_F32, kb_offset(K, factors, kb_shli(K, row, 2)), 4);
+    }
+}
+
+void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s, int plane, val *pairs)
+{
+    const struct plan *p = a->plan;
+    int ke = a->shape.ke, n = ke / 2;
+    for (int i = 0; i < a->shape.lane_rows; i++) {
+        val row = kb_target(K)->ops->x_row(K, i);
+        val column = kb_muli(K, a->group, a->key_run * 2);
+        val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
+        val first = kb_offseti(K, kb_offset(K, tile, at), plane * plane_bytes(p) + s * ke * 2);
+        /* a lane's share may begin at any even multiple of its own size: 8 bytes hold for every shape */
+        for (int w = 0; w < n; w += 2) {
+            val two = kb_load(K, KB_VEC(KB_I32, 2), kb_offseti(K, first, w * 4), 8);
+            pairs[i * n + w] = kb_extract(K, two, 0);
+            pairs[i * n + w + 1] = kb_extract(K, two, 1);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_step.c - one step: scores, mask, running maximum, weights, output sums.
+*/
+#include "part_attend.h"
+
+enum { LEAST_LOG_SCALE = -25 }; /* below the smallest fp16, so that a scale of 0 does not pull the reference down */
+
+/* Facts of one token, four f32 in shared memory. */
+enum { FACT_KEY, FACT_LOG_SCALE, FACT_SCALE, FACT_ZERO, FACTS };
+
+struct token_facts { val f[FACTS], squares; };
+
+static int tokens_of(const struct attend *a) { return 16 * a->plan->subtiles; }
+static bool has_facts(const struct attend *a) { return a->plan->slot.fields > 0; }
+
+/* floor(log2 |s|) from the exponent field, at least LEAST_LOG_SCALE. */
+static val log_scale(struct kb *k, val s)
+{
+    val bits = kb_andi(K, kb_lshri(K, kb_bitcast(K, s, KB_I32), 23), 255);
+    val e = kb_smax(K, kb_addi(K, bits, -127), kb_i32(K, LEAST_LOG_SCALE));
+    return kb_sitofp(K, e);
+}
+
+/* Each lane prepares the facts of token lane % tokens; lanes beyond repeat them. */
+static void put_facts(struct kb *k, const struct attend *a, val start, const struct attend_codes *c)
+{
+    const struct slot *slot = &a->plan->slot;
+    int tokens = tokens_of(a), field = 0;
+    val token = kb_andi(K, kb_lane(K), tokens - 1);
+    val exists = kb_icmp(K, KB_SLT, kb_add(K, start, token), a->length);
+    val fact[FACTS] = {kb_f32(K, 1), kb_f32(K, 0), kb_f32(K, 1), kb_f32(K, 0)};
+    if (slot->key.fields)
+        fact[FACT_KEY] = slot_finite_field(K, c->field[field++]);
+    if (slot->value.fields) {
+        val s = slot_finite_field(K, c->field[field]);
+        val z = slot_finite_field(K, c->field[field + 1]);
+        s = kb_select(K, exists, s, kb_f32(K, 0)); /* by selection: what an unused slot holds may be anything */
+        z = kb_select(K, exists, z, kb_f32(K, 0));
+        val middle = kb_f32(K, 1 << (slot->value.codec.bits - 1));
+        fact[FACT_LOG_SCALE] = log_scale(K, s);
+        fact[FACT_SCALE] = s;
+        fact[FACT_ZERO] = kb_fma(K, s, middle, z);
+    }
+    kb_warp_sync(K); /* the step before has read its facts */
+    val all = kb_vec(K, fact, FACTS);
+    kb_store(K, all, kb_offset(K, a->scratch, kb_shli(K, token, 4)), 16);
+}
+
+/* Sums of squares live behind the facts, one f32 a token. */
+static void put_squares(struct kb *k, const struct attend *a, val squares, int first)
+{
+    int masks[4], n = kb_target(K)->ops->group_masks(kb_target(K), masks);
+    for (int i = 0; i < n; i++) {
+        val other = kb_shuffle_xor(K, squares, masks[i]);
+        squares = kb_fadd(K, squares, other);
+    }
+    val at = kb_offset(K, a->scratch, kb_shli(K, a->y, 2));
+    kb_store(K, squares, kb_offseti(K, at, tokens_of(a) * FACTS * 4 + first * 4), 4);
+}
+
+static void get_facts(struct kb *k, const struct attend *a, int first, int e, struct token_facts *t)
+{
+    val token = kb_addi(K, kb_target(K)->ops->result_y(K, e), first);
+    val v = kb_load(K, KB_VEC(KB_F32, FACTS), kb_offset(K, a->scratch, kb_shli(K, token, 4)), 16);
+    for (int i = 0; i < FACTS; i++)
+        t->f[i] = kb_extract(K, v, i);
+    if (!a->plan->slot.key.norm_at_read)
+        return;
+    val at = kb_offset(K, a->scratch, kb_shli(K, token, 2));
+    val squares = kb_load(K, KB_F32, kb_offseti(K, at, tokens_of(a) * FACTS * 4), 4);
+    val inverse = kb_rsqrt(K, kb_fadd(K, squares, kb_f32(K, 1e-16)));
+    t->f[FACT_KEY] = kb_fmul(K, t->f[FACT_KEY], inverse);
+}
+
+/* Index of a result: [subtile][tile][row][e]. */
+static int result_index(const struct attend *a, int sub, int tile, int row, int e)
+{
+    return ((sub * a->y_tiles + tile) * a->shape.lane_rows + row) * a->shape.ye + e;
+}
+
+static int operand_type(enum plan_operand o) { return o == OPERAND_F16 ? KB_F16 : KB_BF16; }
+
+/* r = Q K^T for all subtiles: one pass over D, the query's operands are read once. */
+static void products(struct kb *k, const struct attend *a, const struct attend_codes *c, val *r)
+{
+    const struct plan *p = a->plan;
+    int n = p->subtiles * a->y_tiles, each = a->shape.lane_rows * a->shape.ye, type = operand_type(p->key_operand);
+    val squares[ATTEND_SUBTILES * 2] = {NULL};
+    for (int i = 0; i < n * each; i++)
+        r[i] = kb_f32(K, 0);
+    val again = kb_opaque(K, kb_i32(K, 0)); /* else the operands of all steps would be kept in registers across the loop */
+    val tile = kb_offset(K, a->query, again);
+    for (int s = 0; s < a->key_run / a->shape.ke; s++) {
+        val x[16], low[16], y[8];
+        attend_query_operand(K, a, tile, s, 0, x);
+        if (p->key_operand == OPERAND_BF16_SPLIT)
+            attend_query_operand(K, a, tile, s, 1, low);
+        for (int i = 0; i < n; i++) {
+            attend_key_operand(K, a, c, i / a->y_tiles, i % a->y_tiles, s, y, &squares[i]);
+            kb_target(K)->ops->mma(K, type, r + i * each, x, y);
+            if (p->key_operand == OPERAND_BF16_SPLIT)
+                kb_target(K)->ops->mma(K, type, r + i * each, low, y);
+        }
+    }
+    if (p->slot.key.norm_at_read)
+        for (int i = 0; i < n; i++)
+            put_squares(K, a, squares[i], i * a->shape.y_tile);
+}
+
+/* Products to masked scores t; u = t + log scale decides the reference. Facts of each result's token come back in `facts`. */
+static void scores(struct kb *k, const struct attend *a, val start, val *r, val *u, struct token_facts *facts)
+{
+    for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
+        for (int e = 0; e < a->shape.ye; e++) {
+            int first = i * a->shape.y_tile;
+            struct token_facts *t = &facts[i * a->shape.ye + e];
+            if (has_facts(a))
+                get_facts(K, a, first, e, t);
+            val key = kb_add(K, start, kb_addi(K, kb_target(K)->ops->result_y(K, e), first));
+            for (int row = 0; row < a->shape.lane_rows; row++) {
+                int at = result_index(a, i / a->y_tiles, i % a->y_tiles, row, e);
+                val x = kb_fmul(K, r[at], a->row_scale[row]);
+                if (a->plan->slot.key.fields)
+                    x = kb_fmul(K, x, t->f[FACT_KEY]);
+                val not_early = kb_icmp(K, KB_SGE, key, a->first[row]);
+                val not_late = kb_icmp(K, KB_SLE, key, a->last[row]);
+                val visible = kb_and(K, not_early, not_late);
+                r[at] = kb_select(K, visible, x, kb_f32_bits(K, 0xff800000));
+                u[at] = a->plan->slot.value.fields ? kb_fadd(K, r[at], t->f[FACT_LOG_SCALE]) : r[at];
+            }
+        }
+}
+
+/* Moves the reference of one row; returns the factor for what was summed under the old one, and the new one made finite. */
+static val move_reference(struct kb *k, const struct attend *a, const val *u, int row, struct attend_sums *s, val *safe)
+{
+    int masks[4], n = kb_target(K)->ops->reduce_masks(kb_target(K), masks);
+    val most = NULL;
+    for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
+        for (int e = 0; e < a->shape.ye; e++) {
+            val x = u[result_index(a, i / a->y_tiles, i % a->y_tiles, row, e)];
+            most = most ? kb_fmaxnum(K, most, x) : x;
+        }
+    for (int i = 0; i < n; i++) {
+        val other = kb_shuffle_xor(K, most, masks[i]);
+        most = kb_fmaxnum(K, most, other);
+    }
+    val m = kb_fmaxnum(K, s->m[row], most);
+    val none = kb_fcmp(K, KB_OEQ, m, kb_f32_bits(K, 0xff800000));
+    *safe = kb_select(K, none, kb_f32(K, 0), m);
+    val factor = kb_exp2(K, kb_fsub(K, s->m[row], *safe));
+    s->m[row] = m;
+    return factor;
+}
+
+/* Scores to weights: r becomes p * scale, l and z gain p and p * zero. */
+static void weights(struct kb *k, const struct attend *a, val *r, const val *u, const struct token_facts *facts,
+                    struct attend_sums *s, val *factor)
+{
+    for (int row = 0; row < a->shape.lane_rows; row++) {
+        val safe;
+        factor[row] = move_reference(K, a, u, row, s, &safe);
+        s->l[row] = kb_fmul(K, s->l[row], factor[row]);
+        s->z[row] = kb_fmul(K, s->z[row], factor[row]);
+        for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
+            for (int e = 0; e < a->shape.ye; e++) {
+                int at = result_index(a, i / a->y_tiles, i % a->y_tiles, row, e);
+                const struct token_facts *t = &facts[i * a->shape.ye + e];
+                val p = kb_exp2(K, kb_fsub(K, r[at], safe));
+                s->l[row] = kb_fadd(K, s->l[row], p);
+                r[at] = p;
+                if (a->plan->slot.value.fields) {
+                    s->z[row] = kb_fma(K, p, t->f[FACT_ZERO], s->z[row]);
+                    r[at] = kb_fmul(K, p, t->f[FACT_SCALE]);
+                }
+            }
+    }
+}
+
+/* X operand of one subtile's weights; `low` gets the second bf16 term. */
+static void weight_operand(struct kb *k, const struct attend *a, const val *r, val *x, val *low)
+{
+    int type = operand_type(a->plan->value_operand), n = a->y_tiles * a->shape.lane_rows * a->shape.ye;
+    kb_target(K)->ops->x_from_result(K, type, r, x);
+    if (a->plan->value_operand != OPERAND_BF16_SPLIT)
+        return;
+    val rest[32];
+    for (int i = 0; i < n; i++) {
+        val upper = kb_to_f32(K, kb_to_half(K, r[i], type));
+        rest[i] = kb_fsub(K, r[i], upper);
+    }
+    kb_target(K)->ops->x_from_result(K, type, rest, low);
+}
+
+static void outputs(struct kb *k, const struct attend *a, val start, const struct attend_codes *c, const val *r,
+                    struct attend_sums *s)
+{
+    const struct plan *p = a->plan;
+    int type = operand_type(p->value_operand), each = a->shape.lane_rows * a->shape.ye;
+    for (int sub = 0; sub < p->subtiles; sub++) {
+        val x[16], low[16], y[8], valid[ATTEND_TOKENS] = {NULL};
+        weight_operand(K, a, r + result_index(a, sub, 0, 0, 0), x, low);
+        for (int e = 0; p->slot.value.scale_bytes && e < a->shape.ke; e++) {
+            val token = kb_add(K, start, kb_addi(K, kb_target(K)->ops->k_index(K, e), 16 * sub));
+            valid[e] = kb_icmp(K, KB_SLT, token, a->length);
+        }
+        for (int d = 0; d < a->dims; d++) {
+            attend_value_operand(K, a, c, sub, d, valid, y);
+            kb_target(K)->ops->mma(K, type, s->o + d * each, x, y);
+            if (p->value_operand == OPERAND_BF16_SPLIT)
+                kb_target(K)->ops->mma(K, type, s->o + d * each, low, y);
+        }
+    }
+}
+
+void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c, struct attend_sums *s)
+{
+    val r[64], u[64], factor[ATTEND_ROWS];
+    struct token_facts facts[ATTEND_SUBTILES * 2 * 8];
+    if (has_facts(a))
+        put_facts(K, a, start, c);
+    products(K, a, c, r);
+    if (has_facts(a))
+        kb_warp_sync(K);
+    scores(K, a, start, r, u, facts);
+    weights(K, a, r, u, facts, s, factor);
+    for (int d = 0; d < a->dims; d++)
+        for (int i = 0; i < a->shape.lane_rows * a->shape.ye; i++) {
+            int at = d * a->shape.lane_rows * a->shape.ye + i;
+            s->o[at] = kb_fmul(K, s->o[at], factor[i / a->shape.ye]);
+        }
+    outputs(K, a, start, c, r, s);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** unified.c - any mix of prefill, continuation, verification and decode rows in one launch, straight from the quantised
+** cache. Rows of a sequence are its (query token, head of the group) pairs; a CTA takes `rows` of them for one KV head,
+** each warp 16 of its own. Tiles of all sequences are numbered so that the grid needs only bounds the host knows:
+** sequence s begins at tile query_start[s] * gqa / rows + s, and what lies beyond its rows leaves at once.
+*/
+#include "part_attend.h"
+#include "part_rowvec.h"
+#include "templates.h"
+
+struct place {
+    val head, sequence;       /* i32 */
+    val first_token, tokens;  /* of the sequence in the call */
+    val length, rows;         /* cached tokens, tokens * gqa */
+    val warp_row;             /* first row of this warp */
+};
+
+static val load_i32(struct kb *k, const char *array, val index)
+{
+    val at = kb_shli(K, kb_zext(K, index, KB_I64), 2);
+    return kb_load(K, KB_I32, kb_offset(K, kb_param(K, array), at), 4);
+}
+
+static val first_tile(struct kb *k, const struct plan *p, val sequence)
+{
+    val rows = kb_mul(K, kb_zext(K, load_i32(K, "query_start", sequence), KB_I64), kb_i64(K, p->geo.gqa));
+    val tiles = kb_trunc(K, kb_divi(K, rows, p->rows), KB_I32);
+    return kb_add(K, tiles, sequence);
+}
+
+/* The last sequence whose first tile is at or before `tile`. */
+static val find_sequence(struct kb *k, const struct plan *p, val tile)
+{
+    struct { val low, high; } s = {kb_i32(K, 0), kb_param(K, "sequences")};
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, (val *)&s, 2);
+    kb_loop_while(K, &loop, kb_icmp(K, KB_SGT, kb_sub(K, s.high, s.low), kb_i32(K, 1)));
+    val middle = kb_lshri(K, kb_add(K, s.low, s.high), 1);
+    val before = kb_icmp(K, KB_SLE, first_tile(K, p, middle), tile);
+    s.low = kb_select(K, before, middle, s.low);
+    s.high = kb_select(K, before, s.high, middle);
+    kb_loop_end(K, &loop);
+    return s.low;
+}
+
+/* Returns the CTA's own row range's start in w->warp_row; leaves the kernel if the tile has no rows. */
+static struct place find_place(struct kb *k, const struct plan *p)
+{
+    struct place w;
+    val heads = kb_param(K, "kv_heads");
+    val tile = kb_udiv(K, kb_cta(K), heads);
+    w.head = kb_sub(K, kb_cta(K), kb_mul(K, tile, heads));
+    w.sequence = kb_uniform(K, find_sequence(K, p, tile));
+    w.first_token = load_i32(K, "query_start", w.sequence);
+    val next = load_i32(K, "query_start", kb_addi(K, w.sequence, 1));
+    w.tokens = kb_sub(K, next, w.first_token);
+    w.rows = kb_muli(K, w.tokens, p->geo.gqa);
+    val inner = kb_sub(K, tile, first_tile(K, p, w.sequence));
+    val row = kb_muli(K, inner, p->rows);
+    kb_return_if(K, kb_icmp(K, KB_SGE, row, w.rows));
+    w.length = load_i32(K, "lengths", w.sequence);
+    val row_warp = kb_divi(K, kb_warp(K), p->dim_warps);
+    w.warp_row = kb_add(K, row, kb_shli(K, row_warp, 4));
+    return w;
+}
+
+/* Row of the warp's tile -> query token of the sequence, query head, whether it exists. */
+static val row_token(struct kb *k, const struct place *w, val row, val *head, val *valid)
+{
+    int gqa = kb_plan(k)->geo.gqa;
+    val r = kb_add(K, w->warp_row, row);
+    *valid = kb_icmp(K, KB_SLT, r, w->rows);
+    val i = kb_divi(K, r, gqa);
+    val inner = kb_sub(K, r, kb_muli(K, i, gqa));
+    *head = kb_add(K, kb_muli(K, w->head, gqa), inner);
+    return i;
+}
+
+static val element_pointer(struct kb *k, const char *base, const char *row_stride, const char *head_stride, val token, val head)
+{
+    val a = kb_mul(K, kb_zext(K, token, KB_I64), kb_param(K, row_stride));
+    val b = kb_mul(K, kb_zext(K, head, KB_I64), kb_param(K, head_stride));
+    val elements = kb_add(K, a, b);
+    return kb_offset(K, kb_param(K, base), kb_shli(K, elements, 1));
+}
+
+static val query_row(struct kb *k, void *data, val row)
+{
+    const struct place *w = data;
+    val head, valid;
+    val i = row_token(K, w, row, &head, &valid);
+    val first = kb_muli(K, w->head, kb_plan(k)->geo.gqa);
+    i = kb_select(K, valid, i, kb_i32(K, 0));
+    head = kb_select(K, valid, head, first);
+    val token = kb_add(K, w->first_token, i);
+    return element_pointer(K, "query", "query_row", "query_head", token, head);
+}
+
+/* Visible keys of the lane's rows, and the range that covers them for all rows of the warp. */
+static void visible_range(struct kb *k, struct attend *a, const struct place *w, val *start, val *end)
+{
+    const struct plan *p = a->plan;
+    val window = kb_param(K, "window"), oldest = kb_sub(K, w->length, w->tokens);
+    val windowed = kb_icmpi(K, KB_SGT, window, 0);
+    for (int i = 0; i < a->shape.lane_rows; i++) {
+        val head, valid;
+        val token = row_token(K, w, kb_target(K)->ops->x_row(K, i), &head, &valid);
+        val position = kb_add(K, oldest, token);
+        val reach = kb_addi(K, kb_sub(K, position, window), 1);
+        a->first[i] = kb_select(K, windowed, kb_smax(K, reach, kb_i32(K, 0)), kb_i32(K, 0));
+        a->last[i] = kb_select(K, valid, position, kb_i32(K, -1));
+    }
+    val first_token = kb_divi(K, w->warp_row, p->geo.gqa);
+    val past = kb_smin(K, kb_addi(K, w->warp_row, 16), w->rows);
+    val last_row = kb_addi(K, past, -1);
+    val newest = kb_add(K, oldest, kb_divi(K, last_row, p->geo.gqa));
+    val any = kb_icmp(K, KB_SLT, w->warp_row, w->rows);
+    *end = kb_select(K, any, kb_smin(K, kb_addi(K, newest, 1), w->length), kb_i32(K, 0));
+    val unseen = kb_addi(K, kb_sub(K, kb_add(K, oldest, first_token), window), 1);
+    unseen = kb_select(K, windowed, kb_smax(K, unseen, kb_i32(K, 0)), kb_i32(K, 0));
+    *start = kb_andi(K, unseen, -(16 * p->subtiles));
+}
+
+static void write_rows(struct kb *k, const struct attend *a, const struct place *w, const struct attend_sums *s)
+{
+    struct attend_output o;
+    val heads64 = kb_zext(K, kb_muli(K, kb_param(K, "kv_heads"), a->plan->geo.gqa), KB_I64);
+    for (int i = 0; i < a->shape.lane_rows; i++) {
+        val t = row_token(K, w, kb_target(K)->ops->x_row(K, i), &o.head[i], &o.valid[i]);
+        val token = kb_add(K, w->first_token, t);
+        o.out[i] = element_pointer(K, "out", "out_row", "out_head", token, o.head[i]);
+        val first_row = kb_mul(K, kb_zext(K, token, KB_I64), heads64);
+        val row = kb_add(K, first_row, kb_zext(K, o.head[i], KB_I64));
+        o.lse[i] = kb_offset(K, kb_param(K, "lse"), kb_shli(K, row, 2));
+    }
+    attend_write(K, a, s, &o);
+}
+
+void template_unified(struct kb *k)
+{
+    const struct plan *p = kb_plan(k);
+    struct place w = find_place(K, p);
+    struct attend a;
+    struct attend_sums s = {0};
+    val start, end;
+    attend_begin(K, &a, w.head);
+    a.length = w.length;
+    val row = kb_mul(K, kb_zext(K, w.sequence, KB_I64), kb_param(K, "table_stride"));
+    a.table = kb_offset(K, kb_param(K, "table"), kb_shli(K, row, 2));
+    val tiles = kb_shared(K, (size_t)(attend_query_bytes(p) * p->row_warps), 16);
+    val row_warp = kb_divi(K, kb_warp(K), p->dim_warps);
+    val tile = kb_offset(K, tiles, kb_muli(K, row_warp, attend_query_bytes(p)));
+    val member = kb_remi(K, kb_warp(K), p->dim_warps);
+    attend_load_query(K, &a, tile, member, p->dim_warps, kb_param(K, "scale"), query_row, &w);
+    kb_barrier(K);
+    attend_row_scales(K, &a);
+    visible_range(K, &a, &w, &start, &end);
+    attend_range(K, &a, start, end, 16 * p->subtiles, &s);
+    attend_finish(K, &a, &s);
+    write_rows(K, &a, &w, &s);
+}
