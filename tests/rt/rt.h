@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** rt.h - what the suites of the runtime share: folders, a generator that compiles nothing, a driver that runs nothing.
+*/
+#ifndef KVKILN_TESTS_RT_H
+#define KVKILN_TESTS_RT_H
+
+#include "../../runtime/context.h"
+#include "fake.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+/* New private folder below $TMPDIR or /tmp; removed with all in it by rt_remove. */
+char *rt_folder(void);
+void rt_remove(char *folder);
+
+/* Files in a folder; with `suffix`, those that end so. */
+int rt_count(const char *folder, const char *suffix);
+
+char *rt_path(const char *folder, const char *name); /* "folder/name", malloc'd */
+void rt_write(const char *path, const void *bytes, size_t size);
+void *rt_read(const char *path, size_t *size);
+/* The one entry of a cache folder, malloc'd path. */
+char *rt_only_entry(const char *folder);
+
+/* ---- a generator that compiles nothing ---- */
+
+struct rt_generator {
+    _Atomic int compiles, spec_texts;
+    _Atomic int running, most_running; /* compiles at once */
+    int delay_ms;
+    kvk_status fail;                   /* compile fails with it */
+    int fail_kind;                     /* only 'd'ecode, 's'tore, ...; 0 = all */
+    const char *build_id;              /* NULL = the right one */
+    uint32_t version;                  /* 0 = the right one */
+    const char *extra;                 /* further manifest lines */
+    const char *drop;                  /* manifest line to leave out, by its first word(s) */
+    int resident;
+};
+extern struct rt_generator rt_generator;
+
+/* Registers it, all fields zero. */
+void rt_generator_reset(void);
+
+/* Object bytes as that generator makes them. */
+void *rt_object(const struct gen_request *request, size_t *bytes);
+
+/* ---- fake drivers ---- */
+
+/*
+** Runs the suite with the fake driver libraries as libcuda.so.1 and libamdhip64.so.6 of the loader: starts the program
+** anew with LD_LIBRARY_PATH. Call first in main.
+*/
+void rt_with_fakes(char **argv);
+
+/* State of the fake inside a loaded library ("libcuda.so.1"), reset. */
+struct fake *rt_fake(const char *library);
+
+/* Opens cuda:0 of the fake with this cache folder (NULL: memory only). */
+kvk_context *rt_open(const char *cache);
+
+/* A model: 2 KV heads, 8 query heads, head size 128, page 16, k8v4. */
+struct kvk_model rt_model(void);
+
+#endif
