@@ -7,7 +7,8 @@
 #include "part_decode.h"
 #include "part_rowpair.h"
 
-static val load_i32(struct kb *k, val base, val index) {
+static val load_i32(struct kb *k, val base, val index)
+{
     val wide = kb_sext(K, index, KB_I64);
     val bytes = kb_shli(K, wide, 2);
     val at = kb_offset(K, base, bytes);
@@ -15,7 +16,8 @@ static val load_i32(struct kb *k, val base, val index) {
 }
 
 /* The last sequence whose first row is not beyond `row`: sequences without rows are passed over. */
-static val sequence_of(struct kb *k, val starts, val sequences, val row) {
+static val sequence_of(struct kb *k, val starts, val sequences, val row)
+{
     struct kb_loop search;
     val bounds[2] = {kb_i32(K, 0), sequences};
     kb_loop_begin(K, &search, bounds, 2);
@@ -33,7 +35,8 @@ static val sequence_of(struct kb *k, val starts, val sequences, val row) {
 }
 
 /* Token of the row in its sequence. */
-static val token_of(struct kb *k, val sequence, val start, val row) {
+static val token_of(struct kb *k, val sequence, val start, val row)
+{
     val first = kb_param(K, "first_token"), zero = kb_i32(K, 0);
     val along = kb_sub(K, row, start);
     val none = kb_is_null(K, first);
@@ -45,7 +48,8 @@ static val token_of(struct kb *k, val sequence, val start, val row) {
     return kb_add(K, along, from);
 }
 
-static val page_of(struct kb *k, val sequence, val token) {
+static val page_of(struct kb *k, val sequence, val token)
+{
     val table = kb_param(K, "table"), stride = kb_param(K, "table_stride");
     val sequence64 = kb_zext(K, sequence, KB_I64);
     val row = kb_mul(K, sequence64, stride);
@@ -58,7 +62,8 @@ static val page_of(struct kb *k, val sequence, val token) {
 }
 
 /* Into the range of fp16; a NaN stays one. */
-static void saturate(struct kb *k, struct rowvec *v) {
+static void saturate(struct kb *k, struct rowvec *v)
+{
     val most = kb_f32(K, 65504), least = kb_f32(K, -65504);
     for (int i = 0; i < v->e; i++) {
         val over = kb_fcmp(K, KB_OGT, v->x[i], most);
@@ -69,7 +74,8 @@ static void saturate(struct kb *k, struct rowvec *v) {
 }
 
 /* The rotation costs shuffles, so it has a branch of its own. */
-static void rotate_back(struct kb *k, struct rowvec *v) {
+static void rotate_back(struct kb *k, struct rowvec *v)
+{
     struct rowvec turned = *v;
     val flag = kb_param(K, "rotate_back");
     val wanted = kb_icmpi(K, KB_NE, flag, 0);
@@ -80,7 +86,8 @@ static void rotate_back(struct kb *k, struct rowvec *v) {
         v->x[i] = kb_merge(K, &back, turned.x[i], v->x[i]);
 }
 
-static void dequant_side(struct kb *k, const struct side *side, const struct slot_token *token, val row, val present) {
+static void dequant_side(struct kb *k, const struct side *side, const struct slot_token *token, val row, val present)
+{
     struct rowvec v;
     int type = rowpair_type(k);
     struct kb_if wanted = kb_if(K, present);
@@ -95,13 +102,15 @@ static void dequant_side(struct kb *k, const struct side *side, const struct slo
 }
 
 /* Skipped if the caller gave no tensor for it. */
-static val is_given(struct kb *k, const char *name) {
+static val is_given(struct kb *k, const char *name)
+{
     val data = kb_param(K, name);
     val null = kb_is_null(K, data);
     return kb_not(K, null);
 }
 
-void template_dequant(struct kb *k) {
+void template_dequant(struct kb *k)
+{
     const struct plan *p = kb_plan(k);
     struct rowpair pair = rowpair_begin(k);
     val starts = kb_param(K, "out_start"), sequences = kb_param(K, "sequences");

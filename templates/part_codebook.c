@@ -8,14 +8,16 @@
 
 #include <string.h>
 
-void codebook_of_side(const struct side *side, float centroids[SPEC_MAX_CENTROIDS]) {
+void codebook_of_side(const struct side *side, float centroids[SPEC_MAX_CENTROIDS])
+{
     if (side->codec.ncentroids)
         memcpy(centroids, side->codec.centroids, SPEC_MAX_CENTROIDS * sizeof *centroids);
     else
         codebook_lloyd_max(side->head_size, side->codec.bits, centroids);
 }
 
-val codebook_pick(struct kb *k, const float *table, int bits, val code) {
+val codebook_pick(struct kb *k, const float *table, int bits, val code)
+{
     val t[SPEC_MAX_CENTROIDS];
     for (int i = 0; i < 1 << bits; i++)
         t[i] = kb_f32(K, table[i]);

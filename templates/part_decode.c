@@ -7,8 +7,10 @@
 #include "part_codebook.h"
 #include "part_pack.h"
 
-/* `bits` of an f32 whose exponent field is that of a smaller format, moved to the right power of two; keeps subnormals. */
-static val rescale(struct kb *k, val magnitude, val sign, unsigned power_bits) {
+/* A pattern whose exponent field is still that of a smaller format, times the power of two between the biases. A
+** multiplication also makes normal numbers of subnormal ones. */
+static val rescale(struct kb *k, val magnitude, val sign, unsigned power_bits)
+{
     val small = kb_bitcast(K, magnitude, KB_F32);
     val power = kb_f32_bits(K, power_bits);
     val x = kb_fmul(K, small, power);
@@ -17,7 +19,8 @@ static val rescale(struct kb *k, val magnitude, val sign, unsigned power_bits) {
     return kb_bitcast(K, both, KB_F32);
 }
 
-static val decode_e4m3(struct kb *k, val code) {
+static val decode_e4m3(struct kb *k, val code)
+{
     val low = kb_andi(K, code, 0x7F);
     val magnitude = kb_shli(K, low, 20);
     val top = kb_andi(K, code, 0x80);
@@ -28,13 +31,15 @@ static val decode_e4m3(struct kb *k, val code) {
     return kb_select(K, special, nan, x);
 }
 
-static val from_half(struct kb *k, val bits, int type) {
+static val from_half(struct kb *k, val bits, int type)
+{
     val bits16 = kb_trunc(K, bits, KB_I16);
     val half = kb_bitcast(K, bits16, type);
     return kb_to_f32(K, half);
 }
 
-static val decode_e4b15(struct kb *k, val code) {
+static val decode_e4b15(struct kb *k, val code)
+{
     val low = kb_andi(K, code, 0x7F);
     val magnitude = kb_shli(K, low, 7);
     val top = kb_andi(K, code, 0x80);
@@ -43,7 +48,8 @@ static val decode_e4b15(struct kb *k, val code) {
     return from_half(k, bits, KB_F16);
 }
 
-val decode_float(struct kb *k, enum float_format format, val code) {
+val decode_float(struct kb *k, enum float_format format, val code)
+{
     switch (format) {
     case FLOAT_E4M3: return decode_e4m3(k, code);
     case FLOAT_E4B15: return decode_e4b15(k, code);
@@ -55,7 +61,8 @@ val decode_float(struct kb *k, enum float_format format, val code) {
     return kb_f32(K, 0);
 }
 
-val decode_e2m1(struct kb *k, val code) {
+val decode_e2m1(struct kb *k, val code)
+{
     val low = kb_andi(K, code, 7);
     val magnitude = kb_shli(K, low, 22);
     val top = kb_andi(K, code, 8);
@@ -63,7 +70,8 @@ val decode_e2m1(struct kb *k, val code) {
     return rescale(k, magnitude, sign, 0x7E800000); /* 2^126 */
 }
 
-val decode_scale(struct kb *k, enum block_rule rule, val byte) {
+val decode_scale(struct kb *k, enum block_rule rule, val byte)
+{
     if (rule == BLOCK_NVFP4)
         return decode_e4m3(k, byte);
     val bits = kb_shli(K, byte, 23); /* 2^(byte - 127); byte 0 is zero */
@@ -71,7 +79,8 @@ val decode_scale(struct kb *k, enum block_rule rule, val byte) {
 }
 
 static void decode_codebook(struct kb *k, const struct side *side, const struct slot_token *token, struct rowvec *v,
-                            const val *code) {
+                            const val *code)
+{
     float centroids[SPEC_MAX_CENTROIDS];
     codebook_of_side(side, centroids);
     for (int i = 0; i < v->e; i++)
@@ -91,7 +100,8 @@ static void decode_codebook(struct kb *k, const struct side *side, const struct 
 }
 
 static void decode_affine(struct kb *k, const struct side *side, const struct slot_token *token, struct rowvec *v,
-                          const val *code) {
+                          const val *code)
+{
     val scale = slot_read_field(k, token, side, 0);
     val zero = slot_read_field(k, token, side, 1);
     for (int i = 0; i < v->e; i++) {
@@ -103,7 +113,8 @@ static void decode_affine(struct kb *k, const struct side *side, const struct sl
 
 /* Groups of a lane begin at its element 0, or the lane lies within one. */
 static void decode_block(struct kb *k, const struct side *side, const struct slot_token *token, struct rowvec *v,
-                         const val *code) {
+                         const val *code)
+{
     int group = side->codec.group, n = v->e < group ? v->e : group;
     val base = slot_scales(k, token, side);
     val lane = v->lane;
@@ -126,7 +137,8 @@ static void decode_block(struct kb *k, const struct side *side, const struct slo
     }
 }
 
-void decode_side(struct kb *k, const struct side *side, const struct slot_token *token, struct rowvec *v) {
+void decode_side(struct kb *k, const struct side *side, const struct slot_token *token, struct rowvec *v)
+{
     val code[ROWVEC_MAX];
     val base = slot_codes(k, token, side);
     pack_load(k, v, side->codec.bits, base, side->code_align, code);

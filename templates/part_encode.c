@@ -6,7 +6,8 @@
 
 #include "part_pack.h"
 
-val encode_sanitise(struct kb *k, val x, val most) {
+val encode_sanitise(struct kb *k, val x, val most)
+{
     val least = kb_fneg(K, most), zero = kb_f32(K, 0);
     val number = kb_fcmp(K, KB_ORD, x, x);
     val some = kb_select(K, number, x, zero);
@@ -15,7 +16,8 @@ val encode_sanitise(struct kb *k, val x, val most) {
 }
 
 static void write_fields(struct kb *k, const struct side *side, const struct slot_token *token,
-                         const struct encoded *e, val lane) {
+                         const struct encoded *e, val lane)
+{
     val first = kb_icmpi(K, KB_EQ, lane, 0);
     struct kb_if only = kb_if(K, first);
     for (int i = 0; i < side->fields; i++)
@@ -25,7 +27,8 @@ static void write_fields(struct kb *k, const struct side *side, const struct slo
 
 /* One byte a group, by the first lane of the group. */
 static void write_scales(struct kb *k, const struct side *side, const struct slot_token *token,
-                         const struct rowvec *v, const struct encoded *e) {
+                         const struct rowvec *v, const struct encoded *e)
+{
     int group = side->codec.group;
     int per_lane = v->e > group ? v->e / group : 1, lanes = v->e > group ? 1 : group / v->e;
     val place = kb_andi(K, v->lane, lanes - 1);
@@ -45,7 +48,8 @@ static void write_scales(struct kb *k, const struct side *side, const struct slo
     kb_endif(K, &only);
 }
 
-void encode_side(struct kb *k, const struct side *side, struct rowvec *v, const struct slot_token *token) {
+void encode_side(struct kb *k, const struct side *side, struct rowvec *v, const struct slot_token *token)
+{
     struct encoded e = {0};
     switch (side->codec.kind) {
     case CODEC_CODEBOOK: encode_codebook(k, side, v, &e); break;

@@ -5,7 +5,8 @@
 #include "part_encode.h"
 
 /* Infinities become +-65504; finite values stay, whatever their size. */
-static val bounded(struct kb *k, val x) {
+static val bounded(struct kb *k, val x)
+{
     val infinity = kb_f32_bits(K, 0x7F800000), minus_infinity = kb_f32_bits(K, 0xFF800000);
     val most = kb_f32(K, 65504), least = kb_f32(K, -65504);
     val high = kb_fcmp(K, KB_OEQ, x, infinity);
@@ -15,7 +16,8 @@ static val bounded(struct kb *k, val x) {
 }
 
 /* Extremes over the elements that are numbers; both 0 if there are none. */
-static void range(struct kb *k, const struct rowvec *v, val *least, val *most) {
+static void range(struct kb *k, const struct rowvec *v, val *least, val *most)
+{
     val infinity = kb_f32_bits(K, 0x7F800000), minus_infinity = kb_f32_bits(K, 0xFF800000), zero = kb_f32(K, 0);
     val low[ROWVEC_MAX], high[ROWVEC_MAX];
     for (int i = 0; i < v->e; i++) {
@@ -30,7 +32,8 @@ static void range(struct kb *k, const struct rowvec *v, val *least, val *most) {
     *most = kb_select(K, none, zero, mx);
 }
 
-static val scale_of(struct kb *k, val z, val most, int top) {
+static val scale_of(struct kb *k, val z, val most, int top)
+{
     val reciprocal = kb_f32(K, (double)(1.0f / (float)top));
     val small = kb_f32(K, (double)1e-8f), large = kb_f32(K, 65520), largest = kb_f32(K, 65504);
     val width = kb_fsub(K, most, z);
@@ -41,7 +44,8 @@ static val scale_of(struct kb *k, val z, val most, int top) {
 }
 
 /* trunc((x - z) / s + 0.5) within 0..top; a NaN gives 0. */
-static val quantise(struct kb *k, val x, val z, val inverse, int top) {
+static val quantise(struct kb *k, val x, val z, val inverse, int top)
+{
     val half = kb_f32(K, 0.5), zero = kb_f32(K, 0), limit = kb_f32(K, top);
     val shifted = kb_fsub(K, x, z);
     val quotient = kb_fmul(K, shifted, inverse);
@@ -51,7 +55,8 @@ static val quantise(struct kb *k, val x, val z, val inverse, int top) {
     return kb_fptoui(K, q);
 }
 
-void encode_affine(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out) {
+void encode_affine(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out)
+{
     int top = (1 << side->codec.bits) - 1;
     val least, most, one = kb_f32(K, 1), bound = kb_f32(K, 65504);
     for (int i = 0; i < v->e; i++)

@@ -5,19 +5,22 @@
 #include "part_encode.h"
 
 /* 2^(byte - 127) for a byte of 1..254. */
-static val power_of_two(struct kb *k, val biased) {
+static val power_of_two(struct kb *k, val biased)
+{
     val bits = kb_shli(K, biased, 23);
     return kb_bitcast(K, bits, KB_F32);
 }
 
-static val sign_of(struct kb *k, val x) {
+static val sign_of(struct kb *k, val x)
+{
     val bits = kb_bitcast(K, x, KB_I32);
     val high = kb_lshri(K, bits, 28);
     return kb_andi(K, high, 8);
 }
 
 /* How many of the bounds between E2M1's levels w passes; pass[i] says whether a tie does. */
-static val count(struct kb *k, val w, const enum kb_fpred *pass) {
+static val count(struct kb *k, val w, const enum kb_fpred *pass)
+{
     static const float bounds[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5};
     val n = kb_i32(K, 0);
     for (int i = 0; i < 7; i++) {
@@ -29,8 +32,10 @@ static val count(struct kb *k, val w, const enum kb_fpred *pass) {
     return n;
 }
 
-/* UltraQuant: a tie goes to the lower level, so magnitudes of negative numbers round up on ties; code 8 is never written. */
-static val code_ultraquant(struct kb *k, val w) {
+/* UltraQuant: a tie goes to the lower level, so that of a negative number to the larger magnitude. Code 8 is never
+** written. */
+static val code_ultraquant(struct kb *k, val w)
+{
     static const enum kb_fpred above[7] = {KB_OGT, KB_OGT, KB_OGT, KB_OGT, KB_OGT, KB_OGT, KB_OGT};
     static const enum kb_fpred from[7] = {KB_OGE, KB_OGE, KB_OGE, KB_OGE, KB_OGE, KB_OGE, KB_OGE};
     val positive = count(k, w, above);
@@ -42,7 +47,8 @@ static val code_ultraquant(struct kb *k, val w) {
 }
 
 /* E2M1 with ties to even: a tie passes the bound if the level above it has an even code. */
-static val code_nearest(struct kb *k, val w) {
+static val code_nearest(struct kb *k, val w)
+{
     static const enum kb_fpred pass[7] = {KB_OGT, KB_OGE, KB_OGT, KB_OGE, KB_OGT, KB_OGE, KB_OGT};
     val magnitude = kb_fabs(K, w);
     val level = count(k, magnitude, pass);
@@ -54,7 +60,8 @@ static val code_nearest(struct kb *k, val w) {
 }
 
 /* Biased exponent of the group scale; 0 for a group that becomes zero. */
-static val scale_ultraquant(struct kb *k, val amax) {
+static val scale_ultraquant(struct kb *k, val amax)
+{
     val constant = kb_f32_bits(K, 0x3E1FBE77); /* 0.156 */
     val r = kb_fmul(K, amax, constant);
     val bits = kb_bitcast(K, r, KB_I32);
@@ -70,7 +77,8 @@ static val scale_ultraquant(struct kb *k, val amax) {
 }
 
 /* floor(log2 amax) - 2, at least the smallest scale. */
-static val scale_mxfp4(struct kb *k, val amax) {
+static val scale_mxfp4(struct kb *k, val amax)
+{
     val bits = kb_bitcast(K, amax, KB_I32);
     val exponent = kb_lshri(K, bits, 23);
     val lowered = kb_addi(K, exponent, -2);
@@ -81,7 +89,8 @@ static val scale_mxfp4(struct kb *k, val amax) {
 }
 
 /* x / 2^(biased - 127), exact where a code depends on it; 0 for biased 0. */
-static val unscale(struct kb *k, val x, val biased) {
+static val unscale(struct kb *k, val x, val biased)
+{
     val negated = kb_muli(K, biased, -1);
     val inverse = kb_addi(K, negated, 254); /* positive: the bound on elements keeps biased below 253 */
     val factor = power_of_two(k, inverse);
@@ -91,7 +100,9 @@ static val unscale(struct kb *k, val x, val biased) {
     return kb_select(K, some, scaled, zero);
 }
 
-static void encode_exponent_group(struct kb *k, enum block_rule rule, val amax, const val *x, int n, val *scale, val *code) {
+static void encode_exponent_group(struct kb *k, enum block_rule rule, val amax, const val *x, int n, val *scale,
+                                  val *code)
+{
     *scale = rule == BLOCK_ULTRAQUANT ? scale_ultraquant(k, amax) : scale_mxfp4(k, amax);
     for (int i = 0; i < n; i++) {
         val w = unscale(k, x[i], *scale);
@@ -100,14 +111,16 @@ static void encode_exponent_group(struct kb *k, enum block_rule rule, val amax, 
 }
 
 /* Magnitude of an e4m3 byte below 0x7F. */
-static val e4m3_value(struct kb *k, val byte) {
+static val e4m3_value(struct kb *k, val byte)
+{
     val placed = kb_shli(K, byte, 20);
     val small = kb_bitcast(K, placed, KB_F32);
     val power = kb_f32_bits(K, 0x7B800000); /* 2^120 */
     return kb_fmul(K, small, power);
 }
 
-static void encode_nvfp4_group(struct kb *k, val amax, const val *x, int n, val *scale, val *code) {
+static void encode_nvfp4_group(struct kb *k, val amax, const val *x, int n, val *scale, val *code)
+{
     val six = kb_f32(K, 6), zero = kb_f32(K, 0), one = kb_f32(K, 1);
     val wanted = kb_fdiv(K, amax, six);
     *scale = encode_e4m3(k, wanted);
@@ -121,7 +134,8 @@ static void encode_nvfp4_group(struct kb *k, val amax, const val *x, int n, val 
     }
 }
 
-void encode_block(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out) {
+void encode_block(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out)
+{
     val magnitude[ROWVEC_MAX], amax[2];
     val most = kb_f32_bits(K, 0x7B800000); /* 2^120 */
     enum block_rule rule = side->codec.rule;

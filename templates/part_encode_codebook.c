@@ -8,7 +8,8 @@
 #include "part_codebook.h"
 
 /* x / (norm + 1e-8); returns the norm. */
-static val normalise(struct kb *k, struct rowvec *v) {
+static val normalise(struct kb *k, struct rowvec *v)
+{
     val most = kb_f32(K, 65504);
     for (int i = 0; i < v->e; i++)
         v->x[i] = encode_sanitise(K, v->x[i], most);
@@ -22,7 +23,8 @@ static val normalise(struct kb *k, struct rowvec *v) {
 }
 
 /* How many of the sorted midpoints are <= y: a binary search whose tests choose the next midpoint by selection. */
-static val index_of(struct kb *k, const float *mid, int bits, val y) {
+static val index_of(struct kb *k, const float *mid, int bits, val y)
+{
     val set[4], index = kb_i32(K, 0);
     for (int step = 0; step < bits; step++) {
         int half = 1 << (bits - step - 1), n = 1 << step;
@@ -41,7 +43,8 @@ static val index_of(struct kb *k, const float *mid, int bits, val y) {
 }
 
 /* 1 / length of the vector of chosen centroids. */
-static val inverse_length(struct kb *k, const struct rowvec *v, const float *centroids, int bits, const val *code) {
+static val inverse_length(struct kb *k, const struct rowvec *v, const float *centroids, int bits, const val *code)
+{
     float squares[SPEC_MAX_CENTROIDS];
     val c2[ROWVEC_MAX];
     for (int i = 0; i < 1 << bits; i++)
@@ -55,7 +58,8 @@ static val inverse_length(struct kb *k, const struct rowvec *v, const float *cen
     return kb_fdiv(K, one, length);
 }
 
-void encode_codebook(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out) {
+void encode_codebook(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out)
+{
     float centroids[SPEC_MAX_CENTROIDS], mid[SPEC_MAX_CENTROIDS];
     int bits = side->codec.bits;
     codebook_of_side(side, centroids);

@@ -13,13 +13,15 @@ struct small_float {
 
 static const struct small_float e4m3 = {3, 7, 0x43E00000, 0x7E}, e5m2 = {2, 15, 0x47600000, 0x7B};
 
-static val sign_byte(struct kb *k, val bits) {
+static val sign_byte(struct kb *k, val bits)
+{
     val high = kb_lshri(K, bits, 24);
     return kb_andi(K, high, 0x80);
 }
 
 /* Normal numbers: round the f32 pattern at the last mantissa bit, ties to even; a carry runs into the exponent. */
-static val round_normal(struct kb *k, const struct small_float *f, val magnitude) {
+static val round_normal(struct kb *k, const struct small_float *f, val magnitude)
+{
     int drop = 23 - f->mantissa;
     val shifted = kb_lshri(K, magnitude, drop);
     val odd = kb_andi(K, shifted, 1);
@@ -30,7 +32,8 @@ static val round_normal(struct kb *k, const struct small_float *f, val magnitude
 }
 
 /* Below the smallest normal: adding a power of two whose ulp is the format's step rounds in hardware. */
-static val round_subnormal(struct kb *k, const struct small_float *f, val magnitude) {
+static val round_subnormal(struct kb *k, const struct small_float *f, val magnitude)
+{
     unsigned exponent = (unsigned)(127 + 1 - f->bias - f->mantissa + 23);
     val power = kb_f32_bits(K, exponent << 23);
     val x = kb_bitcast(K, magnitude, KB_F32);
@@ -40,7 +43,8 @@ static val round_subnormal(struct kb *k, const struct small_float *f, val magnit
 }
 
 /* Round to nearest even, saturating; a NaN comes out as the largest value. */
-static val encode_small(struct kb *k, const struct small_float *f, val x) {
+static val encode_small(struct kb *k, const struct small_float *f, val x)
+{
     val bits = kb_bitcast(K, x, KB_I32);
     val magnitude = kb_andi(K, bits, 0x7FFFFFFF);
     val normal = round_normal(k, f, magnitude);
@@ -57,7 +61,8 @@ static val encode_small(struct kb *k, const struct small_float *f, val x) {
 val encode_e4m3(struct kb *k, val x) { return encode_small(k, &e4m3, x); }
 
 /* Toward zero to fp16, at most 1.75, then the upper seven magnitude bits with ties away from zero. */
-static val encode_e4b15(struct kb *k, val x) {
+static val encode_e4b15(struct kb *k, val x)
+{
     val bits = kb_bitcast(K, x, KB_I32);
     val magnitude = kb_andi(K, bits, 0x7FFFFFFF);
     val cut = kb_lshri(K, magnitude, 13);
@@ -80,7 +85,8 @@ static val encode_e4b15(struct kb *k, val x) {
 }
 
 /* 16-bit formats: a NaN keeps its sign and becomes the quiet one, equal on all targets. */
-static val encode_half(struct kb *k, val x, int type, int nan) {
+static val encode_half(struct kb *k, val x, int type, int nan)
+{
     val half = kb_to_half(K, x, type);
     val bits16 = kb_bitcast(K, half, KB_I16);
     val rounded = kb_zext(K, bits16, KB_I32);
@@ -94,13 +100,15 @@ static val encode_half(struct kb *k, val x, int type, int nan) {
 }
 
 /* `nan`: the byte that a NaN becomes. */
-static val nan_to(struct kb *k, val x, val code, int nan) {
+static val nan_to(struct kb *k, val x, val code, int nan)
+{
     val number = kb_fcmp(K, KB_ORD, x, x);
     val other = kb_i32(K, nan);
     return kb_select(K, number, code, other);
 }
 
-static val encode_element(struct kb *k, enum float_format format, val x) {
+static val encode_element(struct kb *k, enum float_format format, val x)
+{
     val code;
     switch (format) {
     case FLOAT_E4M3: code = encode_small(k, &e4m3, x); return nan_to(k, x, code, 0);
@@ -113,7 +121,8 @@ static val encode_element(struct kb *k, enum float_format format, val x) {
     return kb_i32(K, 0);
 }
 
-void encode_float(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out) {
+void encode_float(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out)
+{
     for (int i = 0; i < v->e; i++)
         out->code[i] = encode_element(k, side->codec.format, v->x[i]);
 }

@@ -9,7 +9,8 @@
 enum { PIECE = 8 };
 
 /* Codes of a lane that make one string. */
-static int piece_of(const struct rowvec *v, int bits) {
+static int piece_of(const struct rowvec *v, int bits)
+{
     int n = v->e < PIECE ? v->e : PIECE;
     while (n * bits > 64)
         n /= 2;
@@ -21,7 +22,8 @@ static int word_of(int bits) { return bits <= 32 ? KB_I32 : KB_I64; }
 static val widen(struct kb *k, val x, int type) { return type == KB_I64 ? kb_zext(K, x, KB_I64) : x; }
 
 /* Largest power of two up to 8 that divides both. */
-static int unit_of(int bytes, int align) {
+static int unit_of(int bytes, int align)
+{
     int unit = 1;
     while (unit < 8 && bytes % (2 * unit) == 0 && align % (2 * unit) == 0)
         unit *= 2;
@@ -33,13 +35,15 @@ static int unit_type(int unit) { return unit == 1 ? KB_I8 : unit == 2 ? KB_I16 :
 static int width_of(int type) { return type == KB_I8 ? 8 : type == KB_I16 ? 16 : type == KB_I32 ? 32 : 64; }
 
 /* x, a string of `type`, as another integer type. */
-static val resize(struct kb *k, val x, int from, int to) {
+static val resize(struct kb *k, val x, int from, int to)
+{
     if (width_of(from) == width_of(to))
         return x;
     return width_of(from) < width_of(to) ? kb_zext(K, x, to) : kb_trunc(K, x, to);
 }
 
-static val string_of(struct kb *k, const val *code, int n, int bits) {
+static val string_of(struct kb *k, const val *code, int n, int bits)
+{
     int type = word_of(n * bits);
     val s = widen(k, code[0], type);
     for (int i = 1; i < n; i++) {
@@ -50,7 +54,8 @@ static val string_of(struct kb *k, const val *code, int n, int bits) {
     return s;
 }
 
-static void store_string(struct kb *k, val s, int bytes, val at, int align) {
+static void store_string(struct kb *k, val s, int bytes, val at, int align)
+{
     int unit = unit_of(bytes, align);
     for (int i = 0; i < bytes; i += unit) {
         val shifted = kb_lshri(K, s, 8 * i);
@@ -60,7 +65,8 @@ static void store_string(struct kb *k, val s, int bytes, val at, int align) {
     }
 }
 
-static val load_string(struct kb *k, int bytes, val at, int align) {
+static val load_string(struct kb *k, int bytes, val at, int align)
+{
     int unit = unit_of(bytes, align), type = word_of(8 * bytes);
     val s = NULL;
     for (int i = 0; i < bytes; i += unit) {
@@ -74,14 +80,16 @@ static val load_string(struct kb *k, int bytes, val at, int align) {
 }
 
 /* Pointer to the byte in which the lane's codes begin. */
-static val lane_pointer(struct kb *k, val lane, int lane_bits, val base) {
+static val lane_pointer(struct kb *k, val lane, int lane_bits, val base)
+{
     val bit = kb_muli(K, lane, lane_bits);
     val byte = kb_lshri(K, bit, 3);
     return kb_offset(K, base, byte);
 }
 
 /* Lanes whose codes are whole bytes. */
-static void store_whole(struct kb *k, const struct rowvec *v, int bits, val base, int align, const val *code) {
+static void store_whole(struct kb *k, const struct rowvec *v, int bits, val base, int align, const val *code)
+{
     int n = piece_of(v, bits), bytes = n * bits / 8;
     val at = lane_pointer(k, v->lane, v->e * bits, base);
     struct rowvec_if only = rowvec_if_active(k, v);
@@ -94,7 +102,8 @@ static void store_whole(struct kb *k, const struct rowvec *v, int bits, val base
 }
 
 /* Lanes that join: after each step the lower of two holds the codes of both. */
-static void store_joined(struct kb *k, const struct rowvec *v, int bits, val base, int align, const val *code) {
+static void store_joined(struct kb *k, const struct rowvec *v, int bits, val base, int align, const val *code)
+{
     int n = v->e;
     val s = string_of(k, code, n, bits);
     for (; n * bits % 8; n *= 2) {
@@ -114,7 +123,8 @@ static void store_joined(struct kb *k, const struct rowvec *v, int bits, val bas
     kb_endif(K, &only);
 }
 
-void pack_store(struct kb *k, const struct rowvec *v, int bits, val base, int align, const val *code) {
+void pack_store(struct kb *k, const struct rowvec *v, int bits, val base, int align, const val *code)
+{
     if (v->e * bits % 8)
         store_joined(k, v, bits, base, align, code);
     else
@@ -122,7 +132,8 @@ void pack_store(struct kb *k, const struct rowvec *v, int bits, val base, int al
 }
 
 /* A lane whose codes begin and end inside bytes: byte by byte, never past the last. */
-static val load_straddling(struct kb *k, const struct rowvec *v, int bits, val base, val lane) {
+static val load_straddling(struct kb *k, const struct rowvec *v, int bits, val base, val lane)
+{
     int lane_bits = v->e * bits, grid = lane_bits & -lane_bits;
     int most = (8 - grid + lane_bits + 7) / 8, type = word_of(8 * most);
     val bit = kb_muli(K, lane, lane_bits);
@@ -143,7 +154,8 @@ static val load_straddling(struct kb *k, const struct rowvec *v, int bits, val b
     return resize(k, low, type, word_of(lane_bits));
 }
 
-static void split_string(struct kb *k, val s, int n, int bits, val *code) {
+static void split_string(struct kb *k, val s, int n, int bits, val *code)
+{
     for (int i = 0; i < n; i++) {
         val shifted = kb_lshri(K, s, i * bits);
         val low = resize(k, shifted, word_of(n * bits), KB_I32);
@@ -151,7 +163,8 @@ static void split_string(struct kb *k, val s, int n, int bits, val *code) {
     }
 }
 
-void pack_load(struct kb *k, const struct rowvec *v, int bits, val base, int align, val *code) {
+void pack_load(struct kb *k, const struct rowvec *v, int bits, val base, int align, val *code)
+{
     val lane = v->lane;
     if (v->active) {
         val zero = kb_i32(K, 0);

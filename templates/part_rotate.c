@@ -7,7 +7,8 @@
 */
 #include "part_rowvec.h"
 
-static void butterfly_in_lane(struct kb *k, struct rowvec *v, int mask) {
+static void butterfly_in_lane(struct kb *k, struct rowvec *v, int mask)
+{
     for (int i = 0; i < v->e; i++) {
         if (i & mask)
             continue;
@@ -18,7 +19,8 @@ static void butterfly_in_lane(struct kb *k, struct rowvec *v, int mask) {
 }
 
 /* The upper lane of a pair needs other - own: own with its sign turned, added to the other. */
-static void butterfly_across(struct kb *k, struct rowvec *v, int lane_mask) {
+static void butterfly_across(struct kb *k, struct rowvec *v, int lane_mask)
+{
     val bit = kb_andi(K, v->lane, lane_mask);
     val upper = kb_icmpi(K, KB_NE, bit, 0);
     val turn = kb_i32(K, -0x80000000LL), keep = kb_i32(K, 0);
@@ -32,20 +34,23 @@ static void butterfly_across(struct kb *k, struct rowvec *v, int lane_mask) {
     }
 }
 
-static void butterfly(struct kb *k, struct rowvec *v, int mask) {
+static void butterfly(struct kb *k, struct rowvec *v, int mask)
+{
     if (mask < v->e)
         butterfly_in_lane(k, v, mask);
     else
         butterfly_across(k, v, mask / v->e);
 }
 
-static void scale_by(struct kb *k, struct rowvec *v, val factor) {
+static void scale_by(struct kb *k, struct rowvec *v, val factor)
+{
     for (int i = 0; i < v->e; i++)
         v->x[i] = kb_fmul(K, v->x[i], factor);
 }
 
 /* fp32(1 / sqrt(order)): a power of two, times fp32(sqrt(1/2)) if the exponent is odd. */
-static val inverse_root(struct kb *k, int order) {
+static val inverse_root(struct kb *k, int order)
+{
     double f = 1;
     for (; order >= 4; order /= 4)
         f /= 2;
@@ -54,7 +59,8 @@ static val inverse_root(struct kb *k, int order) {
     return kb_f32(K, f);
 }
 
-void rotate(struct kb *k, struct rowvec *v) {
+void rotate(struct kb *k, struct rowvec *v)
+{
     int order = rowvec_order(v->d);
     for (int mask = 1; mask < order; mask *= 2)
         butterfly(k, v, mask);
@@ -62,7 +68,8 @@ void rotate(struct kb *k, struct rowvec *v) {
     scale_by(k, v, factor);
 }
 
-void rotate_staged(struct kb *k, struct rowvec *v) {
+void rotate_staged(struct kb *k, struct rowvec *v)
+{
     int order = rowvec_order(v->d);
     val factor = kb_f32_bits(K, 0x3F3504F3);
     for (int mask = 1; mask < order; mask *= 2) {

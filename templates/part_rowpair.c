@@ -4,7 +4,8 @@
 */
 #include "part_rowpair.h"
 
-struct rowpair rowpair_begin(struct kb *k) {
+struct rowpair rowpair_begin(struct kb *k)
+{
     struct rowpair pair;
     val cta = kb_cta(K), warp = kb_warp(K);
     val first = kb_muli(K, cta, kb_plan(k)->vectors);
@@ -21,7 +22,8 @@ struct rowpair rowpair_begin(struct kb *k) {
 }
 
 static val row_of(struct kb *k, const struct rowpair *pair, const char *data, const char *row_stride,
-                  const char *head_stride) {
+                  const char *head_stride)
+{
     val base = kb_param(K, data), per_row = kb_param(K, row_stride), per_head = kb_param(K, head_stride);
     val rows = kb_mul(K, pair->row, per_row);
     val head = kb_zext(K, pair->head, KB_I64);

@@ -6,13 +6,14 @@
 
 int rowvec_order(int d) { return d & -d; }
 
-void rowvec_make(struct kb *k, struct rowvec *v, int d) {
+void rowvec_make(struct kb *k, struct rowvec *v, int d)
+{
     int warp = kb_warp_size(k);
     *v = (struct rowvec){.d = d, .e = 1};
     while (v->e * warp < d)
         v->e *= 2;
     if (v->e > rowvec_order(d) || v->e > ROWVEC_MAX) {
-        kb_fail(K, "head size %d: a warp of %d lanes cannot hold the vector in whole blocks of %d", d, warp, rowvec_order(d));
+        kb_fail(K, "head size %d does not fit %d lanes in whole blocks of %d", d, warp, rowvec_order(d));
         v->e = 1;
     }
     v->lanes = d / v->e;
@@ -22,7 +23,8 @@ void rowvec_make(struct kb *k, struct rowvec *v, int d) {
 }
 
 /* Pointer to the lane's first 16-bit element; inactive lanes point to element 0. */
-static val lane_pointer(struct kb *k, const struct rowvec *v, val row) {
+static val lane_pointer(struct kb *k, const struct rowvec *v, val row)
+{
     val lane = v->lane;
     if (v->active) {
         val zero = kb_i32(K, 0);
@@ -32,7 +34,8 @@ static val lane_pointer(struct kb *k, const struct rowvec *v, val row) {
     return kb_offset(K, row, bytes);
 }
 
-void rowvec_load(struct kb *k, struct rowvec *v, int type, val row) {
+void rowvec_load(struct kb *k, struct rowvec *v, int type, val row)
+{
     val from = lane_pointer(k, v, row);
     val zero = kb_f32(K, 0);
     for (int i = 0; i < v->e; i++) {
@@ -43,19 +46,22 @@ void rowvec_load(struct kb *k, struct rowvec *v, int type, val row) {
     }
 }
 
-struct rowvec_if rowvec_if_active(struct kb *k, const struct rowvec *v) {
+struct rowvec_if rowvec_if_active(struct kb *k, const struct rowvec *v)
+{
     struct rowvec_if i = {.used = v->active != NULL};
     if (i.used)
         i.branch = kb_if(K, v->active);
     return i;
 }
 
-void rowvec_endif(struct kb *k, struct rowvec_if *i) {
+void rowvec_endif(struct kb *k, struct rowvec_if *i)
+{
     if (i->used)
         kb_endif(K, &i->branch);
 }
 
-void rowvec_store(struct kb *k, const struct rowvec *v, int type, val row) {
+void rowvec_store(struct kb *k, const struct rowvec *v, int type, val row)
+{
     val to = lane_pointer(k, v, row);
     struct rowvec_if only = rowvec_if_active(k, v);
     for (int i = 0; i < v->e; i++) {
@@ -68,7 +74,8 @@ void rowvec_store(struct kb *k, const struct rowvec *v, int type, val row) {
 
 /* The tree: neighbours inside the lane first, then neighbouring lanes. `join` must be commutative to the bit. */
 static val reduce(struct kb *k, const struct rowvec *v, const val *x, int groups_of_lanes,
-                  val (*join)(struct kb *, val, val)) {
+                  val (*join)(struct kb *, val, val))
+{
     val t[ROWVEC_MAX];
     for (int i = 0; i < v->e; i++)
         t[i] = x[i];
@@ -84,19 +91,22 @@ static val reduce(struct kb *k, const struct rowvec *v, const val *x, int groups
 
 /* Inactive lanes count as `neutral`. */
 static val reduce_all(struct kb *k, const struct rowvec *v, const val *x, val neutral,
-                      val (*join)(struct kb *, val, val)) {
+                      val (*join)(struct kb *, val, val))
+{
     val t[ROWVEC_MAX];
     for (int i = 0; i < v->e; i++)
         t[i] = v->active ? kb_select(K, v->active, x[i], neutral) : x[i];
     return reduce(k, v, t, v->lanes, join);
 }
 
-val rowvec_sum(struct kb *k, const struct rowvec *v, const val *x) {
+val rowvec_sum(struct kb *k, const struct rowvec *v, const val *x)
+{
     val zero = kb_f32(K, 0);
     return reduce_all(k, v, x, zero, kb_fadd);
 }
 
-val rowvec_sum_squares(struct kb *k, const struct rowvec *v) {
+val rowvec_sum_squares(struct kb *k, const struct rowvec *v)
+{
     val squares[ROWVEC_MAX];
     for (int i = 0; i < v->e; i++)
         squares[i] = kb_fmul(K, v->x[i], v->x[i]);
@@ -104,14 +114,16 @@ val rowvec_sum_squares(struct kb *k, const struct rowvec *v) {
 }
 
 /* Integers in the order of the floats, -0 below +0: turns the magnitude of negative ones. Its own inverse. */
-static val sortable(struct kb *k, val bits) {
+static val sortable(struct kb *k, val bits)
+{
     val thirty_one = kb_i32(K, 31);
     val sign = kb_ashr(K, bits, thirty_one);
     val turn = kb_andi(K, sign, 0x7FFFFFFF);
     return kb_xor(K, bits, turn);
 }
 
-val rowvec_min(struct kb *k, const struct rowvec *v, const val *x) {
+val rowvec_min(struct kb *k, const struct rowvec *v, const val *x)
+{
     val t[ROWVEC_MAX], most = kb_i32(K, 0x7FFFFFFF);
     for (int i = 0; i < v->e; i++) {
         val bits = kb_bitcast(K, x[i], KB_I32);
@@ -122,12 +134,14 @@ val rowvec_min(struct kb *k, const struct rowvec *v, const val *x) {
     return kb_bitcast(K, bits, KB_F32);
 }
 
-val rowvec_max(struct kb *k, const struct rowvec *v, const val *x) {
+val rowvec_max(struct kb *k, const struct rowvec *v, const val *x)
+{
     val infinity = kb_f32_bits(K, 0xFF800000);
     return reduce_all(k, v, x, infinity, kb_fmax);
 }
 
-int rowvec_group_max(struct kb *k, const struct rowvec *v, const val *x, int group, val *out) {
+int rowvec_group_max(struct kb *k, const struct rowvec *v, const val *x, int group, val *out)
+{
     struct rowvec part = *v;
     int groups = v->e > group ? v->e / group : 1;
     part.e = v->e / groups;

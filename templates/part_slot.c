@@ -4,13 +4,15 @@
 */
 #include "part_slot.h"
 
-static void head_aos(struct kb *k, struct slot_head *h, val head) {
+static void head_aos(struct kb *k, struct slot_head *h, val head)
+{
     val stride = kb_param(K, "head_stride");
     h->record = kb_mul(K, head, stride);
     h->step = kb_param(K, "position_stride");
 }
 
-static void head_soa(struct kb *k, struct slot_head *h, val head) {
+static void head_soa(struct kb *k, struct slot_head *h, val head)
+{
     val heads32 = kb_param(K, "kv_heads");
     val heads = kb_zext(K, heads32, KB_I64);
     h->record = kb_muli(K, head, h->slot->record_bytes);
@@ -20,7 +22,8 @@ static void head_soa(struct kb *k, struct slot_head *h, val head) {
     h->field = kb_add(K, region, own);
 }
 
-struct slot_head slot_head(struct kb *k, val head) {
+struct slot_head slot_head(struct kb *k, val head)
+{
     const struct plan *p = kb_plan(k);
     struct slot_head h = {.slot = &p->slot, .layout = p->geo.layout, .page_tokens = p->geo.page_tokens};
     h.cache = kb_param(K, "cache");
@@ -33,7 +36,8 @@ struct slot_head slot_head(struct kb *k, val head) {
     return h;
 }
 
-struct slot_token slot_token(struct kb *k, const struct slot_head *h, val page, val position) {
+struct slot_token slot_token(struct kb *k, const struct slot_head *h, val page, val position)
+{
     struct slot_token t = {.head = h};
     val page64 = kb_zext(K, page, KB_I64);
     val page_bytes = kb_mul(K, page64, h->page_stride);
@@ -51,27 +55,32 @@ struct slot_token slot_token(struct kb *k, const struct slot_head *h, val page, 
     return t;
 }
 
-val slot_codes(struct kb *k, const struct slot_token *t, const struct side *side) {
+val slot_codes(struct kb *k, const struct slot_token *t, const struct side *side)
+{
     return kb_offseti(K, t->record, side->code_offset);
 }
 
-val slot_scales(struct kb *k, const struct slot_token *t, const struct side *side) {
+val slot_scales(struct kb *k, const struct slot_token *t, const struct side *side)
+{
     return kb_offseti(K, t->record, side->code_offset + side->code_bytes);
 }
 
-val slot_field(struct kb *k, const struct slot_token *t, const struct side *side, int i) {
+val slot_field(struct kb *k, const struct slot_token *t, const struct side *side, int i)
+{
     if (t->head->layout == LAYOUT_SOA)
         return kb_offseti(K, t->field, 2LL * side->field_index[i] * t->head->page_tokens);
     return kb_offseti(K, t->record, side->field_offset[i]);
 }
 
-int slot_field_align(const struct slot_head *h, const struct side *side, int i) {
+int slot_field_align(const struct slot_head *h, const struct side *side, int i)
+{
     if (h->layout == LAYOUT_SOA) /* the field region starts after page_tokens records */
         return (h->page_tokens * h->slot->record_bytes) % 2 == 0 ? 2 : 1;
     return side->field_offset[i] % 2 == 0 ? 2 : 1;
 }
 
-val slot_finite_field(struct kb *k, val bits_i16) {
+val slot_finite_field(struct kb *k, val bits_i16)
+{
     val half = kb_bitcast(K, bits_i16, KB_F16);
     val x = kb_to_f32(K, half);
     val number = kb_fcmp(K, KB_ORD, x, x);
@@ -82,7 +91,8 @@ val slot_finite_field(struct kb *k, val bits_i16) {
     return kb_fmax(K, below, least);
 }
 
-val slot_read_field(struct kb *k, const struct slot_token *t, const struct side *side, int i) {
+val slot_read_field(struct kb *k, const struct slot_token *t, const struct side *side, int i)
+{
     val at = slot_field(k, t, side, i);
     if (slot_field_align(t->head, side, i) == 2) {
         val bits = kb_load(K, KB_I16, at, 2);
@@ -98,7 +108,8 @@ val slot_read_field(struct kb *k, const struct slot_token *t, const struct side 
     return slot_finite_field(k, bits);
 }
 
-void slot_write_field(struct kb *k, const struct slot_token *t, const struct side *side, int i, val x) {
+void slot_write_field(struct kb *k, const struct slot_token *t, const struct side *side, int i, val x)
+{
     val at = slot_field(k, t, side, i);
     val half = kb_to_half(K, x, KB_F16);
     val bits = kb_bitcast(K, half, KB_I16);

@@ -9,7 +9,8 @@
 #include "part_rowpair.h"
 
 /* The row's slot number as i64. */
-static val slot_number(struct kb *k, val row) {
+static val slot_number(struct kb *k, val row)
+{
     val slots = kb_param(K, "slots"), flag = kb_param(K, "slots_64");
     val is_wide = kb_icmpi(K, KB_NE, flag, 0);
     struct kb_if either = kb_if(K, is_wide);
@@ -25,14 +26,16 @@ static val slot_number(struct kb *k, val row) {
     return kb_merge(K, &either, wide, extended);
 }
 
-static void store_side(struct kb *k, const struct side *side, val row, const struct slot_token *token) {
+static void store_side(struct kb *k, const struct side *side, val row, const struct slot_token *token)
+{
     struct rowvec v;
     rowvec_make(k, &v, side->head_size);
     rowvec_load(k, &v, rowpair_type(k), row);
     encode_side(k, side, &v, token);
 }
 
-void template_store(struct kb *k) {
+void template_store(struct kb *k)
+{
     const struct plan *p = kb_plan(k);
     struct rowpair pair = rowpair_begin(k);
     val slot = slot_number(k, pair.row);
