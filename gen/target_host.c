@@ -3,8 +3,9 @@
 ** target_host.c - the processor as a SIMT machine: roles as calls through the struct host_thread that an entry gets
 ** (runtime/host_abi.h). The matrix role has the fragments of NVIDIA's m16n8k16, see target_nvptx.c.
 **
-** Nothing here may end in a library call: the linked image has no imports. exp2 and log2 are polynomials, conversions of
-** half use F16C or bit arithmetic, and "no-builtins" keeps LLVM from recognising memset in a loop.
+** Nothing here may end in a library call: the linked image has no imports. exp2 and log2 are polynomials, "no-builtins"
+** keeps LLVM from recognising memset in a loop, and where the processor has no F16C the module brings the two functions
+** along that LLVM calls for arithmetic on half.
 **
 ** Fragments go to the runtime widened to float, through three buffers that the entry block allocates first.
 */
@@ -63,12 +64,35 @@ static void function_attributes(struct kb *k, val f)
         enum_attribute(k, f, i, "nonnull");
 }
 
+/* Defines `result NAME(argument)`, the C library's conversion of this name, as body(argument). */
+static void conversion(struct kb *k, const char *name, int result, int argument, val (*body)(struct kb *, val))
+{
+    LLVMModuleRef m = kb_llvm_module(k);
+    if (LLVMGetNamedFunction(m, name))
+        return;
+    LLVMTypeRef type = kb_llvm_type(k, argument);
+    val f = LLVMAddFunction(m, name, LLVMFunctionType(kb_llvm_type(k, result), &type, 1, 0));
+    LLVMSetVisibility(f, LLVMHiddenVisibility); /* not internal: nothing calls it before code generation */
+    LLVMPositionBuilderAtEnd(kb_llvm_builder(k), LLVMAppendBasicBlockInContext(kb_llvm_context(k), f, "entry"));
+    kb_attribute(k, f, "no-builtins", "");
+    enum_attribute(k, f, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind");
+    val r = body(k, LLVMGetParam(f, 0));
+    LLVMBuildRet(kb_llvm_builder(k), r);
+}
+
+static val extend_body(struct kb *k, val x) { return kb_soft_f16_to_f32(k, kb_bitcast(k, x, KB_I16)); }
+static val truncate_body(struct kb *k, val x) { return kb_bitcast(k, kb_soft_f32_to_f16(k, x), KB_F16); }
+
 static void entry(struct kb *k, const char *symbol, const char *abi, int threads)
 {
     static const int sizes[MMA_BUFFERS] = {[MMA_A] = 8, [MMA_B] = 4, [MMA_C] = 4};
     const char *names[32];
     int types[32], offsets[32];
     (void)threads;
+    if (!(kb_target(k)->flags & TF_F16)) {
+        conversion(k, "__extendhfsf2", KB_F32, KB_F16, extend_body);
+        conversion(k, "__truncsfhf2", KB_F16, KB_F32, truncate_body);
+    }
     int n = abi_params(abi, names, types, offsets, 32);
     val f = kb_function(k, symbol, (const int[]){KB_GLOBAL, KB_GLOBAL}, 2);
     function_attributes(k, f);

@@ -274,6 +274,29 @@ static void wide_body(struct kb *k, val in, val out)
     kb_store(k, kb_to_f32(k, h), kb_offset(k, out, kb_shli(k, index, 2)), 4);
 }
 
+/* Arithmetic on pairs of half: in[i] = two halves, out[i] = (x * 256) - 1028. */
+static void pair_body(struct kb *k, val in, val out)
+{
+    val at = kb_shli(k, thread_index(k), 2);
+    val x = kb_load(k, KB_VEC(KB_F16, 2), kb_offset(k, in, at), 4);
+    val y = kb_fmul(k, x, kb_f16x2(k, 0x5c005c00));
+    y = kb_fsub(k, y, kb_f16x2(k, 0x64046404));
+    kb_store(k, y, kb_offset(k, out, at), 4);
+}
+
+static void half_arithmetic_is_equal_at_all_levels(void **state)
+{
+    (void)state;
+    static uint16_t x[65536], y[3][65536];
+    for (uint32_t i = 0; i < 65536; i++)
+        x[i] = (i & 0x7c00) == 0x7c00 && i & 0x3ff ? 0 : (uint16_t)i;
+    for (int i = 0; i < 3 && i + 2 <= host_cpu_level(); i++) {
+        run(levels[i], pair_body, x, y[i], 512, 64);
+        assert_memory_equal(y[0], y[i], sizeof y[0]);
+    }
+    assert_int_equal(y[0][0x3c00], 0xe208); /* 256 - 1028 = -772 */
+}
+
 static void conversions_are_equal_at_all_levels(void **state)
 {
     (void)state;
@@ -311,6 +334,7 @@ int main(void)
         cmocka_unit_test(shuffles_and_barriers),
         cmocka_unit_test(matrix_products),
         cmocka_unit_test(conversions_are_equal_at_all_levels),
+        cmocka_unit_test(half_arithmetic_is_equal_at_all_levels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
