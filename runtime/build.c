@@ -123,7 +123,7 @@ static kvk_status compile(kvk_context *ctx, struct kernel *k, const struct gen_r
     struct gen_artifacts made = {0};
     void *bytes = NULL;
     size_t size = 0;
-    kvk_status status = generator_get(ctx, &api, err);
+    kvk_status status = loader_get(ctx, &api, err);
     if (!status)
         status = api->compile(request, 1u << GEN_EMIT_OBJECT, &made, err);
     if (status)

@@ -89,8 +89,8 @@ struct kvk_context {
 /* device.c: opens what `name` ("auto", "host", "cuda:1") stands for; fills driver, device, info, device_name, reason. */
 kvk_status device_open(kvk_context *ctx, const char *name, kvk_error *err);
 
-/* generator.c: the table of the registered or loaded generator, checked for version and build. */
-kvk_status generator_get(kvk_context *ctx, const struct gen_api **out, kvk_error *err);
+/* loader.c: the table of the registered or loaded generator, checked for version and build. */
+kvk_status loader_get(kvk_context *ctx, const struct gen_api **out, kvk_error *err);
 
 /* build.c: cache, compile, load of one kernel. `request` and k->key are set. Fills the rest of k; no lock is held. */
 kvk_status build_from_cache(kvk_context *ctx, struct kernel *k, const struct gen_request *request, int *found,

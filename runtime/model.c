@@ -96,7 +96,7 @@ kvk_status model_spec_text(kvk_context *ctx, const char *spec, char **out, kvk_e
     const char *name, *text;
     if (is_path(spec) || in_dirs(ctx->spec_dirs, spec)) {
         const struct gen_api *api;
-        kvk_status status = generator_get(ctx, &api, err);
+        kvk_status status = loader_get(ctx, &api, err);
         return status ? status : api->spec_text(spec, ctx->spec_dirs, out, err);
     }
     for (int i = 0; embedded_spec_text(i, &name, &text); i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** generator.c - finding the generator: registered by a static build, or libkvkiln-gen.so, loaded on the first need.
+** loader.c - finding the generator: registered by a static build, or libkvkiln-gen.so, loaded on the first need.
 */
 #include "context.h"
 
@@ -85,7 +85,7 @@ static kvk_status find(kvk_context *ctx, const struct gen_api **out, kvk_error *
     return check(*out, err);
 }
 
-kvk_status generator_get(kvk_context *ctx, const struct gen_api **out, kvk_error *err)
+kvk_status loader_get(kvk_context *ctx, const struct gen_api **out, kvk_error *err)
 {
     const struct gen_api *api = NULL;
     kvk_status status = KVK_OK;
