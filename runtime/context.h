@@ -86,8 +86,8 @@ struct kvk_context {
     const struct gen_api *generator;
 };
 
-/* device.c: opens what `name` ("auto", "host", "cuda:1") stands for; fills driver, device, info, device_name, reason. */
-kvk_status device_open(kvk_context *ctx, const char *name, kvk_error *err);
+/* choose.c: opens what `name` ("auto", "host", "cuda:1") stands for; fills driver, device, info, device_name, reason. */
+kvk_status choose_device(kvk_context *ctx, const char *name, kvk_error *err);
 
 /* loader.c: the table of the registered or loaded generator, checked for version and build. */
 kvk_status loader_get(kvk_context *ctx, const struct gen_api **out, kvk_error *err);

@@ -75,7 +75,7 @@ kvk_status kvk_open(const struct kvk_options *options, kvk_context **out, kvk_er
     assembler_find(&ctx->assembler);
     status = copy_options(ctx, options, err);
     if (!status)
-        status = device_open(ctx, options->device, err);
+        status = choose_device(ctx, options->device, err);
     if (status) {
         kvk_close(ctx);
         return status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** device.c - which device a name stands for, and why.
+** choose.c - which device a name stands for, and why.
 */
 #include "context.h"
 
@@ -87,7 +87,7 @@ static int parse_name(const char *name, const struct driver **driver, int *index
     return 0;
 }
 
-kvk_status device_open(kvk_context *ctx, const char *name, kvk_error *err)
+kvk_status choose_device(kvk_context *ctx, const char *name, kvk_error *err)
 {
     const struct driver *driver;
     kvk_error below = {0};
