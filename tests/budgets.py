@@ -113,15 +113,15 @@ def includes():
             if not found:
                 continue
             what = found.group(1)
-            if what.startswith("llvm-c/") and not re.match(r"gen/(kb|lower|target_)", name):
+            if what.startswith("llvm-c/") and not re.match(r"(gen/(kb|lower|target_)|tests/)", name):
                 yield f"{name} includes {what}"
-            if what in ("lua.h", "lauxlib.h", "lualib.h"):
+            if what in ("lua.h", "lauxlib.h", "lualib.h") and not name.startswith("tests/"):
                 lua.add(name)
             if name.startswith("runtime/") and re.match(r"(\.\./)?(gen|templates|cli|tests)/", what):
                 yield f"{name} includes {what}"
             if name.startswith(("gen/", "templates/")) and re.match(r"(\.\./)?(cli|tests)/", what):
                 yield f"{name} includes {what}"
-            if name.startswith(PRODUCT[:4]) and "tests/" in what:
+            if name.startswith(PRODUCT) and "tests/" in what:
                 yield f"{name} includes {what}"
     if len(lua) > 1 or any(not n.startswith("gen/spec") for n in lua):
         yield f"lua.h is included by {', '.join(sorted(lua))}: one gen/spec file may"

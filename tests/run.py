@@ -80,7 +80,8 @@ def count(text, status):
         total = re.findall(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", text)
         if total:
             passed, lost, skipped = (int(x or 0) for x in total[-1])
-            failed = ["see its output"] * lost
+            named = re.findall(r"^\s*(?:FAIL|ERROR)\b:? *(.*)$", text, re.M)
+            failed = (named + ["see its output"] * lost)[:lost]
         elif status in (0, 77):
             passed, skipped = int(status == 0), int(status == 77)
     if status not in (0, 77) and not failed:
@@ -108,7 +109,7 @@ def report(name, seconds, text, counted):
     print(f"{'FAIL' if failed else 'ok  '} {name:34} {passed:5} passed {failed:3} failed {skipped:3} skipped "
           f"{seconds:7.1f} s", flush=True)
     for lost in names[:20]:
-        print(f"       {lost}")
+        print(f"       {lost[:200]}")
     if failed:
         for line in [x for x in text.split("\n") if not re.match(r"\s*ok\b", x)][-40:]:
             print(f"     | {line[:300]}")
