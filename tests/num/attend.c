@@ -197,10 +197,12 @@ static void expect_sequence(struct num_run *run, const struct attention *a, int 
 }
 
 static void check_lse(struct num_run *run, const struct attention *a, const double *want, size_t rows) {
-    double limit = a->w->m.dtype == KVK_FLOAT16 ? 2e-3 : 1e-2;
+    double limit = a->w->m.dtype == KVK_FLOAT16 ? 2e-3 : 3e-3; /* of fp32 scores: 1e-3 was seen */
 
     for (size_t i = 0; i < rows; i++) {
         double got = (double)a->lse[i];
+        if (isfinite(want[i]))
+            run->lse_error = fmax(run->lse_error, fabs(got - want[i]));
         if (isinf(want[i]) ? got != want[i] : !(fabs(got - want[i]) <= limit * fmax(1, fabs(want[i]) / 8)))
             num_differ(run, "lse: row %zu head %zu is %.6g, expected %.6g", i / (size_t)query_heads(a),
                        i % (size_t)query_heads(a), got, want[i]);
@@ -240,6 +242,7 @@ void attention_check(struct num_run *run, const struct attention *a) {
         expect_sequence(run, a, s, out, lse);
     for (size_t row = 0; row < rows; row++)
         check_row(run, a, out + row * d, a->out + row * d, row, limit, &error, &norm);
+    run->error = norm > 0 ? fmax(run->error, sqrt(error / norm)) : run->error;
     if (!(sqrt(error) <= limit * sqrt(norm)))
         num_differ(run, "out: relative L2 error %.3g, limit %.3g", sqrt(error / norm), limit);
     if (!a->no_lse)

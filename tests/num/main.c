@@ -111,14 +111,15 @@ static void report(const struct options *o, const struct num_case *c, enum num_r
     static const char *const words[] = {"fail", "pass", "skip"};
 
     if (o->json)
-        json_array_append_new(results, json_pack("{s:s, s:s, s:f, s:s}", "name", c->name, "result", words[result],
-                                                 "ms", ms, "text", result == CASE_PASSED ? "" : o->run.text));
+        json_array_append_new(results, json_pack("{s:s, s:s, s:f, s:f, s:s}", "name", c->name, "result", words[result],
+                                                 "ms", ms, "error", o->run.error, "text",
+                                                 result == CASE_PASSED ? "" : o->run.text));
     else if (result == CASE_FAILED)
         printf("FAIL %s: %s\n     repeat: num --device %s --seed %llu --filter '%s'\n", c->name, o->run.text,
                o->run.device, (unsigned long long)o->run.seed, c->name);
     else if (o->verbose)
-        printf("%s %s (%.0f ms)%s%s\n", words[result], c->name, ms, result == CASE_SKIPPED ? ": " : "",
-               result == CASE_SKIPPED ? o->run.text : "");
+        printf("%s %s (%.0f ms, error %.2g, lse %.2g) %s\n", words[result], c->name, ms, o->run.error,
+               o->run.lse_error, result == CASE_SKIPPED ? o->run.text : "");
     fflush(stdout);
 }
 
@@ -192,6 +193,7 @@ int main(int argc, char **argv) {
         free(cases);
         return 0;
     }
+    num_use_own_generator();
     open.device = o.run.device;
     open.cache_dir = o.run.cache_dir;
     open.log = print_log;

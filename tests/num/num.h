@@ -28,6 +28,7 @@ struct num_run {
     enum num_fault fault;
     jmp_buf *leave;
     char text[NUM_TEXT]; /* why the case failed */
+    double error, lse_error; /* largest that attention_check saw in this case: relative L2, absolute */
     int compared;        /* the failure is a comparison's, not a call's */
     int skipped;         /* no failure: a spec of the user's own that attention does not take (yet) */
     struct num_memory *memory;
@@ -139,6 +140,8 @@ void attention_rows(struct attention *a);
 void attention_query(struct num_run *run, struct attention *a, uint64_t seed);
 void attention_call(struct num_run *run, struct attention *a);  /* fills out and lse */
 void attention_check(struct num_run *run, const struct attention *a); /* against the oracle */
+
+void num_use_own_generator(void); /* generator.c */
 
 /* --- spec_file.c --- */
 char *spec_folder_make(void);

@@ -31,6 +31,7 @@ enum num_result num_try(struct num_run *run, const struct num_case *c) {
     run->leave = &here;
     run->fault = c->fault;
     run->compared = run->skipped = 0;
+    run->error = run->lse_error = 0;
     run->text[0] = 0;
     if (!setjmp(here)) {
         c->body(run, c);
