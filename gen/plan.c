@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_ACCUMULATORS = 128, ATTEND_WARPS = 4, STORE_WARPS = 4 };
+enum { MAX_ACCUMULATORS = 128, ATTEND_WARPS = 4, STORE_WARPS = 4, OTHER_SHARED = 8192 /* tables, token facts */ };
 
 static const char *const kind_names[KIND_COUNT] = {"store", "decode", "unified", "dequant"};
 
@@ -61,17 +61,51 @@ static void plan_operands(struct plan *p)
                                                                       : "E2M1 * 2^e is exact in bf16; p is two bf16 terms");
 }
 
-static void plan_attend(struct plan *p)
+/* 16 bytes of padding a row: lanes that read the same columns of neighbouring rows meet different banks. */
+int plan_query_pitch(const struct plan *p) { return p->geo.head_size + 8; }
+
+int plan_query_bytes(const struct plan *p)
 {
-    const struct target *t = p->target;
-    p->warps = ATTEND_WARPS;
-    for (p->dim_warps = 1; accumulators(p) > MAX_ACCUMULATORS && p->dim_warps < p->warps; p->dim_warps *= 2)
-        ;
-    because(p, "dim_warps", "a lane keeps %d output sums, at most %d", accumulators(p), MAX_ACCUMULATORS);
+    int planes = p->key_operand == OPERAND_BF16_SPLIT ? 2 : 1;
+    return planes * 16 * plan_query_pitch(p) * 2 + 16 * 4;
+}
+
+int plan_merge_bytes(const struct plan *p)
+{
+    int values = accumulators(p) + 2 * p->target->mma.lane_rows;
+    return p->token_warps / 2 * p->dim_warps * values * p->target->warp * 4;
+}
+
+int plan_tile_bytes(const struct plan *p)
+{
+    int query = plan_query_bytes(p) * p->row_warps, merge = plan_merge_bytes(p);
+    return query > merge ? query : merge;
+}
+
+/* Who does what among the CTA's warps. */
+static void share_warps(struct plan *p)
+{
     int others = p->warps / p->dim_warps;
     p->token_warps = p->kind == KIND_DECODE ? others : 1;
     p->row_warps = p->kind == KIND_DECODE ? 1 : others;
     p->rows = 16 * p->row_warps;
+}
+
+static void plan_attend(struct plan *p)
+{
+    const struct target *t = p->target;
+    p->warps = ATTEND_WARPS;
+    plan_operands(p);
+    for (p->dim_warps = 1; accumulators(p) > MAX_ACCUMULATORS && p->dim_warps < p->warps; p->dim_warps *= 2)
+        ;
+    because(p, "dim_warps", "a lane keeps %d output sums, at most %d", accumulators(p), MAX_ACCUMULATORS);
+    share_warps(p);
+    while (plan_tile_bytes(p) + OTHER_SHARED > t->shared_bytes && p->warps > p->dim_warps) {
+        p->warps /= 2;
+        share_warps(p);
+    }
+    because(p, "warps", "query rows, later the warps' sums, take %d of %d bytes of shared memory", plan_tile_bytes(p),
+            t->shared_bytes);
     p->subtiles = t->warp == 32 && accumulators(p) <= 64 && p->key_operand == OPERAND_F16 ? 2 : 1;
     because(p, "subtiles", "%s", p->subtiles == 2 ? "two 16-token products a step share one update of the running maximum"
                                                   : "one 16-token product a step: registers go to output sums and operands");
@@ -79,7 +113,6 @@ static void plan_attend(struct plan *p)
     p->prefetch = t->family != FAMILY_HOST && accumulators(p) <= 64;
     because(p, "prefetch", p->prefetch ? "codes of the next step are in flight while this one is computed"
                                        : "no registers (or, on a CPU, no use) for a step in flight");
-    plan_operands(p);
 }
 
 static kvk_status refuse(const struct plan *p, kvk_error *err, const char *field, int value, const char *accepted)

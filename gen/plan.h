@@ -64,6 +64,13 @@ kvk_status plan_make(const struct spec *spec, const struct geometry *geo, const 
 /* For people: one "field value  # reason" line each. Returns the length needed. */
 size_t plan_print(const struct plan *plan, char *text, size_t cap);
 
+/* One 16-row query tile in shared memory: operand planes of plan_query_pitch elements a row, then 16 f32 row factors. */
+int plan_query_pitch(const struct plan *plan);
+int plan_query_bytes(const struct plan *plan);
+/* What joining the token warps of a decode CTA takes, and the block that serves both in turn. */
+int plan_merge_bytes(const struct plan *plan);
+int plan_tile_bytes(const struct plan *plan);
+
 const char *kind_name(enum kind kind);   /* "store", ... */
 int kind_from_name(const char *name);    /* enum kind or -1 */
 

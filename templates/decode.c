@@ -135,7 +135,7 @@ void template_decode(struct kb *k)
     a.length = w.length;
     val row = kb_mul(K, kb_zext(K, w.sequence, KB_I64), kb_param(K, "table_stride"));
     a.table = kb_offset(K, kb_param(K, "table"), kb_shli(K, row, 2));
-    val tile = kb_shared(K, (size_t)attend_query_bytes(p), 16);
+    val tile = kb_shared(K, (size_t)plan_tile_bytes(p), 16);
     attend_load_query(K, &a, tile, kb_warp(K), p->warps, kb_param(K, "scale"), query_row, &w);
     kb_barrier(K);
     attend_row_scales(K, &a);
@@ -144,7 +144,7 @@ void template_decode(struct kb *k)
     start = kb_add(K, start, kb_muli(K, index, 16 * p->subtiles));
     attend_range(K, &a, start, end, p->tile_tokens, &s);
     attend_finish(K, &a, &s);
-    attend_merge_warps(K, &a, index, &s);
+    attend_merge_warps(K, &a, index, tile, &s);
     struct kb_if first = kb_if(K, kb_icmpi(K, KB_EQ, index, 0));
     write_rows(K, &a, &w, &s);
     kb_endif(K, &first);

@@ -155,13 +155,13 @@ static void gain_sums(struct kb *k, const struct attend *a, val buffer, struct a
     }
 }
 
-void attend_merge_warps(struct kb *k, const struct attend *a, val index, struct attend_sums *s)
+void attend_merge_warps(struct kb *k, const struct attend *a, val index, val buffers, struct attend_sums *s)
 {
     const struct plan *p = a->plan;
     int values = sums_of(a) + 2 * a->shape.lane_rows, bytes = values * kb_warp_size(k) * 4;
     if (p->token_warps == 1)
         return;
-    val buffers = kb_shared(K, (size_t)(bytes * p->token_warps / 2 * p->dim_warps), 16);
+    kb_barrier(K); /* all warps have read their queries */
     val slice = kb_remi(K, kb_warp(K), p->dim_warps);
     for (int half = p->token_warps / 2; half; half /= 2) {
         val place = kb_andi(K, index, half - 1);

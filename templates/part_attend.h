@@ -64,11 +64,6 @@ void attend_begin(struct kb *k, struct attend *a, val head);
 
 /* part_query.c: rows `member`, `member + members`, ... of this warp's tile into shared memory; a CTA barrier must follow.
 ** row_pointer gives the address of a row's query; rows past the last must point to some valid row. */
-struct attend_query {
-    val query_tile, scales; /* shared: of the row group */
-    int pitch;              /* elements a row */
-};
-int attend_query_bytes(const struct plan *p);
 void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int members, val scale,
                        val (*row_pointer)(struct kb *k, void *data, val row), void *data);
 void attend_row_scales(struct kb *k, struct attend *a);
@@ -91,8 +86,9 @@ void attend_step(struct kb *k, const struct attend *a, val start, const struct a
 void attend_range(struct kb *k, const struct attend *a, val start, val end, int stride, struct attend_sums *s);
 /* Joins the lanes' partial l and z, adds z to every output sum. */
 void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s);
-/* decode: joins the token warps' sums; the result is in token warp 0. `index`: this warp's place among them. */
-void attend_merge_warps(struct kb *k, const struct attend *a, val index, struct attend_sums *s);
+/* decode: joins the token warps' sums; the result is in token warp 0. `index`: this warp's place among them. `buffers`:
+** plan_merge_bytes of shared memory; it may be the query tile, which no warp needs any more. */
+void attend_merge_warps(struct kb *k, const struct attend *a, val index, val buffers, struct attend_sums *s);
 
 /* part_output.c: normalises and writes a lane's rows. */
 struct attend_output {

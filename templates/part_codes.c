@@ -121,7 +121,7 @@ static void find_subtile(struct kb *k, const struct attend *a, val start, int su
 
 void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c)
 {
-    val page[ATTEND_SUBTILES], position[ATTEND_SUBTILES];
+    val page[ATTEND_SUBTILES] = {NULL}, position[ATTEND_SUBTILES] = {NULL};
     int n = a->plan->subtiles;
     for (int u = 0; u < n; u++)
         find_subtile(K, a, start, u, &page[u], &position[u]);

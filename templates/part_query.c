@@ -11,12 +11,8 @@
 static int planes(const struct plan *p) { return p->key_operand == OPERAND_BF16_SPLIT ? 2 : 1; }
 static int operand_type(const struct plan *p) { return p->key_operand == OPERAND_F16 ? KB_F16 : KB_BF16; }
 
-/* 16 bytes of padding a row: lanes that read the same columns of neighbouring rows meet different banks. */
-static int pitch(const struct plan *p) { return p->geo.head_size + 8; }
+static int pitch(const struct plan *p) { return plan_query_pitch(p); }
 static int plane_bytes(const struct plan *p) { return 16 * pitch(p) * 2; }
-
-/* Operand planes, then 16 f32 row factors. */
-int attend_query_bytes(const struct plan *p) { return planes(p) * plane_bytes(p) + 64; }
 
 /* To the nearest e4m3 number, ties to even, at most 448: adding and subtracting 2^k rounds to multiples of its last bit. */
 static val round_e4m3(struct kb *k, val x)

@@ -148,9 +148,9 @@ void template_unified(struct kb *k)
     a.length = w.length;
     val row = kb_mul(K, kb_zext(K, w.sequence, KB_I64), kb_param(K, "table_stride"));
     a.table = kb_offset(K, kb_param(K, "table"), kb_shli(K, row, 2));
-    val tiles = kb_shared(K, (size_t)(attend_query_bytes(p) * p->row_warps), 16);
+    val tiles = kb_shared(K, (size_t)(plan_query_bytes(p) * p->row_warps), 16);
     val row_warp = kb_divi(K, kb_warp(K), p->dim_warps);
-    val tile = kb_offset(K, tiles, kb_muli(K, row_warp, attend_query_bytes(p)));
+    val tile = kb_offset(K, tiles, kb_muli(K, row_warp, plan_query_bytes(p)));
     val member = kb_remi(K, kb_warp(K), p->dim_warps);
     attend_load_query(K, &a, tile, member, p->dim_warps, kb_param(K, "scale"), query_row, &w);
     kb_barrier(K);
