@@ -10,52 +10,96 @@
 #include "cli.h"
 #include "encode.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const double key_rate = 1e-5, value_rate = 5e-4, field_rate = 1e-3;
 
+/* Our pool and the file's, each with its layout. */
 struct pair {
     const struct sample *sample;
-    const struct slots *slots;
+    const struct slots *slots, *file_slots;
     const unsigned char *ours, *theirs;
     double *row, *truth; /* [head_size] */
 };
 
-/* One side's codes of one slot; `side` 'k' or 'v'. */
-static void compare_codes(struct pair *p, struct comparison *c, char side, long row, int head, size_t offset)
+/* One slot in both. */
+struct spot {
+    long row;
+    int head;
+    struct place ours, theirs;
+};
+
+/* The double-precision value of each element just before rounding to a code. */
+static void find_truth(struct pair *p, char side, const struct spot *at)
 {
     const struct slots *s = p->slots;
-    int d = s->head_size, bits = side == 'k' ? s->format->key_bits : s->format->value_bits, known = 0;
-    int rounded = side == 'k' ? s->format->key == KEY_CODEBOOK : s->format->value == VALUE_AFFINE;
     const struct tensor *input = side == 'k' ? p->sample->key : p->sample->value;
-    for (int i = 0; i < d; i++) {
-        unsigned ours = slots_code(p->ours + offset, bits, i), theirs = slots_code(p->theirs + offset, bits, i);
+    size_t first = ((size_t)at->row * (size_t)s->heads + (size_t)at->head) * (size_t)s->head_size;
+    for (int i = 0; i < s->head_size; i++)
+        p->row[i] = number_at(p->sample->number, input->data, first + (size_t)i);
+    (side == 'k' ? encode_key : encode_value)(s, p->row, p->truth);
+}
+
+/* One side's codes of one slot; `side` 'k' or 'v'. */
+static void compare_codes(struct pair *p, struct comparison *c, char side, const struct spot *at)
+{
+    const struct slots *s = p->slots;
+    int bits = side == 'k' ? s->format->key_bits : s->format->value_bits, known = 0;
+    int rounded = side == 'k' ? s->format->key == KEY_CODEBOOK : s->format->value == VALUE_AFFINE;
+    const unsigned char *mine = p->ours + (side == 'k' ? at->ours.key : at->ours.value);
+    const unsigned char *yours = p->theirs + (side == 'k' ? at->theirs.key : at->theirs.value);
+    for (int i = 0; i < s->head_size; i++) {
+        unsigned ours = slots_code(mine, bits, i), theirs = slots_code(yours, bits, i);
         if (!compare_add(c, ours, theirs) || !rounded)
             continue;
-        for (int j = 0; j < d && !known; j++)
-            p->row[j] = number_at(p->sample->number, input->data, ((size_t)row * (size_t)s->heads + (size_t)head) * (size_t)d + (size_t)j);
         if (!known)
-            (side == 'k' ? encode_key : encode_value)(s, p->row, p->truth);
+            find_truth(p, side, at);
         known = 1;
         int near = side == 'k' ? encode_key_near(s, p->truth[i], ours, theirs) : encode_value_near(p->truth[i], ours, theirs);
         if (!near)
-            compare_bad(c, "row %ld head %d element %d: code %u, expected %u, before rounding %.9g", row, head, i, ours, theirs,
-                        p->truth[i]);
+            compare_bad(c, "row %ld head %d element %d: code %u, expected %u, before rounding %.9g", at->row, at->head, i, ours,
+                        theirs, p->truth[i]);
     }
 }
 
-static void compare_field(struct pair *p, struct comparison *c, long row, int head, size_t offset)
+static void compare_field(struct pair *p, struct comparison *c, const struct spot *at, size_t offset, size_t file_offset)
 {
-    uint16_t ours = number_u16(p->ours + offset), theirs = number_u16(p->theirs + offset);
+    uint16_t ours = number_u16(p->ours + offset), theirs = number_u16(p->theirs + file_offset);
     if (compare_add(c, number_from_half(ours), number_from_half(theirs)) && number_half_steps(ours, theirs) > 1)
-        compare_bad(c, "row %ld head %d: %04x, expected %04x", row, head, ours, theirs);
+        compare_bad(c, "row %ld head %d: %04x, expected %04x", at->row, at->head, ours, theirs);
 }
 
-static void compare_bytes(struct pair *p, struct comparison *c, size_t offset, size_t bytes)
+/* Key scalars of two layouts: k_norm (aos) is k_scalar (soa) times the length of the chosen centroids. Both were rounded
+ * to fp16, half a unit of 2^-10 each. */
+static void compare_scalars_across(struct pair *p, struct comparison *c, const struct spot *at)
 {
-    for (size_t i = 0; i < bytes; i++)
-        compare_add(c, p->ours[offset + i], p->theirs[offset + i]);
+    double norm = 0, got = number_from_half(number_u16(p->ours + at->ours.scalar));
+    double want = number_from_half(number_u16(p->theirs + at->theirs.scalar));
+    for (int i = 0; i < p->slots->head_size; i++) {
+        double x = p->slots->centroids[slots_code(p->theirs + at->theirs.key, p->slots->format->key_bits, i)];
+        norm += x * x;
+    }
+    want *= p->slots->soa ? 1 / sqrt(norm) : sqrt(norm);
+    int near = fabs(got - want) <= 1.01 * 0x1p-10 * want + 0x1p-23;
+    if (compare_add(c, near ? want : got, want))
+        compare_bad(c, "row %ld head %d: %.9g, expected %.9g", at->row, at->head, got, want);
+}
+
+static void compare_scalars(struct pair *p, struct comparison *c, const struct spot *at)
+{
+    if (p->slots->soa != p->file_slots->soa)
+        compare_scalars_across(p, c, at);
+    else
+        compare_field(p, c, at, at->ours.scalar, at->theirs.scalar);
+}
+
+static void compare_bytes(struct pair *p, struct comparison *c, size_t offset, size_t file_offset)
+{
+    for (size_t i = 0; i < p->slots->scale_bytes; i++)
+        compare_add(c, p->ours[offset + i], p->theirs[file_offset + i]);
 }
 
 enum part { KEY_CODES, VALUE_CODES, SCALAR, SCALE, ZERO, KEY_SCALES, VALUE_SCALES };
@@ -63,18 +107,17 @@ enum part { KEY_CODES, VALUE_CODES, SCALAR, SCALE, ZERO, KEY_SCALES, VALUE_SCALE
 static void compare_part(struct pair *p, struct comparison *c, enum part part)
 {
     for (long row = 0; row < p->sample->rows; row++) {
-        if (p->sample->slot_mapping[row] < 0)
-            continue;
-        for (int head = 0; head < p->slots->heads; head++) {
-            struct place at = slots_at(p->slots, p->sample->slot_mapping[row], head);
+        long slot = p->sample->slot_mapping[row];
+        for (int head = 0; slot >= 0 && head < p->slots->heads; head++) {
+            struct spot at = {row, head, slots_at(p->slots, slot, head), slots_at(p->file_slots, slot, head)};
             switch (part) {
-            case KEY_CODES: compare_codes(p, c, 'k', row, head, at.key); break;
-            case VALUE_CODES: compare_codes(p, c, 'v', row, head, at.value); break;
-            case SCALAR: compare_field(p, c, row, head, at.scalar); break;
-            case SCALE: compare_field(p, c, row, head, at.scale); break;
-            case ZERO: compare_field(p, c, row, head, at.zero); break;
-            case KEY_SCALES: compare_bytes(p, c, at.key_scales, p->slots->scale_bytes); break;
-            case VALUE_SCALES: compare_bytes(p, c, at.value_scales, p->slots->scale_bytes); break;
+            case KEY_CODES: compare_codes(p, c, 'k', &at); break;
+            case VALUE_CODES: compare_codes(p, c, 'v', &at); break;
+            case SCALAR: compare_scalars(p, c, &at); break;
+            case SCALE: compare_field(p, c, &at, at.ours.scale, at.theirs.scale); break;
+            case ZERO: compare_field(p, c, &at, at.ours.zero, at.theirs.zero); break;
+            case KEY_SCALES: compare_bytes(p, c, at.ours.key_scales, at.theirs.key_scales); break;
+            case VALUE_SCALES: compare_bytes(p, c, at.ours.value_scales, at.theirs.value_scales); break;
             }
         }
     }
@@ -107,36 +150,58 @@ static void compare_untouched(struct pair *p, struct comparison *c)
     free(touched);
 }
 
-static struct comparison *part(struct pair *p, struct comparisons *all, const char *name, enum part which)
+static struct comparison *part(struct pair *p, struct comparisons *all, const char *prefix, const char *field, enum part which)
 {
+    char name[64];
+    snprintf(name, sizeof name, "%s.%s", prefix, field);
     struct comparison *c = compare_new(all, name);
     compare_part(p, c, which);
     return c;
 }
 
+static void compare_parts(struct pair *p, const char *prefix, struct comparisons *all)
+{
+    const struct format *format = p->slots->format;
+    if (format->key == KEY_CODEBOOK)
+        compare_count(part(p, all, prefix, "key_codes", KEY_CODES), key_rate);
+    else
+        compare_exact(part(p, all, prefix, format->key == KEY_FP8 ? "key_bytes" : "key_codes", KEY_CODES));
+    if (format->value == VALUE_AFFINE) {
+        compare_count(part(p, all, prefix, "value_codes", VALUE_CODES), value_rate);
+        if (format->key == KEY_CODEBOOK)
+            compare_count(part(p, all, prefix, p->slots->soa ? "k_scalar" : "k_norm", SCALAR), field_rate);
+        compare_count(part(p, all, prefix, "v_scale", SCALE), field_rate);
+        compare_count(part(p, all, prefix, "v_zero", ZERO), field_rate);
+    } else {
+        compare_exact(part(p, all, prefix, "value_codes", VALUE_CODES));
+        compare_exact(part(p, all, prefix, "key_scales", KEY_SCALES));
+        compare_exact(part(p, all, prefix, "value_scales", VALUE_SCALES));
+    }
+}
+
+static struct pair pair_make(const struct sample *sample, const struct slots *slots, const unsigned char *pool)
+{
+    size_t d = (size_t)slots->head_size;
+    return (struct pair){sample, slots, &sample->slots, pool, sample->cache->data, cli_alloc(d, sizeof(double)),
+                         cli_alloc(d, sizeof(double))};
+}
+
 void check_store(const struct sample *sample, const unsigned char *pool, struct comparisons *all)
 {
-    const struct slots *s = &sample->slots;
-    struct pair p = {sample, s, pool, sample->cache->data, cli_alloc((size_t)s->head_size, sizeof(double)),
-                     cli_alloc((size_t)s->head_size, sizeof(double))};
-    if (s->format->key == KEY_CODEBOOK)
-        compare_count(part(&p, all, "cache.key_codes", KEY_CODES), key_rate);
-    else
-        compare_exact(part(&p, all, s->format->key == KEY_FP8 ? "cache.key_bytes" : "cache.key_codes", KEY_CODES));
-    if (s->format->value == VALUE_AFFINE) {
-        compare_count(part(&p, all, "cache.value_codes", VALUE_CODES), value_rate);
-        if (s->format->key == KEY_CODEBOOK)
-            compare_count(part(&p, all, s->soa ? "cache.k_scalar" : "cache.k_norm", SCALAR), field_rate);
-        compare_count(part(&p, all, "cache.v_scale", SCALE), field_rate);
-        compare_count(part(&p, all, "cache.v_zero", ZERO), field_rate);
-    } else {
-        compare_exact(part(&p, all, "cache.value_codes", VALUE_CODES));
-        compare_exact(part(&p, all, "cache.key_scales", KEY_SCALES));
-        compare_exact(part(&p, all, "cache.value_scales", VALUE_SCALES));
-    }
+    struct pair p = pair_make(sample, &sample->slots, pool);
+    compare_parts(&p, "cache", all);
     struct comparison *c = compare_new(all, "cache.untouched");
     compare_untouched(&p, c);
     compare_exact(c);
+    free(p.row);
+    free(p.truth);
+}
+
+void check_store_across(const struct sample *sample, const struct slots *slots, const unsigned char *pool,
+                        struct comparisons *all)
+{
+    struct pair p = pair_make(sample, slots, pool);
+    compare_parts(&p, "stored", all);
     free(p.row);
     free(p.truth);
 }

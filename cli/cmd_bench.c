@@ -145,9 +145,9 @@ static void print_figures(const struct options *o, const struct bench_pool *pool
     if (!(f->rel_l2 <= f->limit))
         return;
     printf("time      %.4f ms median, %.4f min, %.4f max of %ld\n", f->decode.median, f->decode.low, f->decode.high, o->repeats);
-    printf("read      %zu compressed bytes, %.1f GB/s\n", pool->set_bytes, f->gbs);
+    printf("read      %zu compressed bytes, %.4g GB/s\n", pool->set_bytes, f->gbs);
     printf("copy      %.1f GB/s (read and written)\n", f->copy_gbs);
-    printf("share     %.1f %% of copy bandwidth\n", 100 * f->gbs / f->copy_gbs);
+    printf("share     %.3g %% of copy bandwidth\n", 100 * f->gbs / f->copy_gbs);
     printf("kernel    %s: %d registers, %d bytes shared, %d local, %d threads, %d resident CTAs, splits ", f->kernel.name,
            f->kernel.registers, f->kernel.shared_bytes, f->kernel.local_bytes, f->kernel.threads, f->kernel.resident_ctas);
     printf(o->splits ? "%ld\n" : "chosen by the runtime\n", o->splits);

@@ -30,15 +30,23 @@ struct outcome {
 
 static const double unrounded_limit = 2.6e-2;
 
-static kvk_status store_and_compare(struct run *run, int own, struct comparisons *all, kvk_error *err)
+/* Stores the rows and compares what came of it; for another layout the pool is kept in *ours. */
+static kvk_status store_and_compare(struct run *run, const char *layout, struct slots *slots, unsigned char **ours,
+                                    struct comparisons *all, kvk_error *err)
 {
+    const struct sample *s = run->sample;
     kvk_status status = run_store(run, err);
-    if (status || !own)
+    if (status)
         return status;
     unsigned char *pool = cli_alloc(run->pool_bytes, 1);
     status = run_pool_download(run, pool, err);
-    if (!status)
-        check_store(run->sample, pool, all);
+    if (!status && !strcmp(layout, s->layout))
+        check_store(s, pool, all);
+    else if (!status && slots_make(s->slots.format, !strcmp(layout, "soa"), s->kv_heads, s->head_size, s->page_tokens, slots)) {
+        check_store_across(s, slots, pool, all);
+        *ours = pool;
+        return KVK_OK;
+    }
     free(pool);
     return status;
 }
@@ -56,13 +64,13 @@ static kvk_status check_fp8_query(struct device *device, struct run *plain, cons
         if (!status)
             status = run_pool_upload(&rounded, pool, err);
         if (!status)
-            status = check_outputs(&rounded, "", check_output_limit(s->dtype), all, err);
+            status = check_outputs(&rounded, &(struct check_rule){"", check_output_limit(s->dtype), NULL}, all, err);
         run_close(&rounded);
     }
     free(pool);
     int first = all->count;
     if (!status)
-        status = check_outputs(plain, ".unrounded_query", unrounded_limit, all, err);
+        status = check_outputs(plain, &(struct check_rule){".unrounded_query", unrounded_limit, NULL}, all, err);
     for (int i = first; i < all->count; i++)
         all->items[i].informational = 1;
     return status;
@@ -71,23 +79,26 @@ static kvk_status check_fp8_query(struct device *device, struct run *plain, cons
 static kvk_status check_sample(struct device *device, const struct sample *s, const char *layout, struct comparisons *all,
                                kvk_error *err)
 {
-    int own = !layout || !strcmp(layout, s->layout);
     unsigned outputs = check_output_kinds(s), dequant = check_dequant_kinds(s);
+    unsigned char *bytes = NULL;
+    struct slots slots;
     struct run run;
-    kvk_status status = run_open(&run, device->ctx, s, s->preset, own ? s->layout : layout,
-                                 (s->key ? KVK_STORE : 0) | outputs | dequant, err);
+    kvk_status status = run_open(&run, device->ctx, s, s->preset, layout, (s->key ? KVK_STORE : 0) | outputs | dequant, err);
     if (status)
         return status;
     if (s->key)
-        status = store_and_compare(&run, own, all, err);
-    if (own && !status)
+        status = store_and_compare(&run, layout, &slots, &bytes, all, err);
+    if (!bytes && !status)
         status = run_pool_upload(&run, s->cache->data, err);
+    struct check_pool ours = {&slots, bytes};
+    struct check_rule rule = {"", check_output_limit(s->dtype), bytes ? &ours : NULL};
     if (dequant && !status)
-        status = check_dequant(&run, own, all, err);
+        status = check_dequant(&run, rule.ours, all, err);
     if (outputs && !status)
-        status = s->slots.format->key == KEY_E2M1 ? check_fp8_query(device, &run, own ? s->layout : layout, all, err)
-                                                  : check_outputs(&run, "", check_output_limit(s->dtype), all, err);
+        status = s->slots.format->key == KEY_E2M1 ? check_fp8_query(device, &run, layout, all, err)
+                                                  : check_outputs(&run, &rule, all, err);
     run_close(&run);
+    free(bytes);
     return status;
 }
 
@@ -143,7 +154,7 @@ static void check_file(struct device *device, const struct options *o, const cha
     }
     if (s->centroids)
         check_centroids(s, &out->all);
-    kvk_status status = check_sample(device, s, o->layout, &out->all, &err);
+    kvk_status status = check_sample(device, s, own ? s->layout : o->layout, &out->all, &err);
     out->code = code_of(status);
     if (status)
         snprintf(out->error, sizeof out->error, "%s: %s", kvk_status_name(err.status), err.text);

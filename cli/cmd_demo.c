@@ -155,7 +155,9 @@ static void plan_text(const struct run *run, char *text, size_t cap)
     if (kvk_kernel(run->kernels, KVK_DECODE, &info, NULL) || !info.manifest)
         return;
     for (const char *line = info.manifest; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
-        int size = (int)strcspn(line, "\n");
+        int size = (int)strcspn(line, "\n#"); /* the reason stands behind a # */
+        while (size && line[size - 1] == ' ')
+            size--;
         if (strncmp(line, "plan.", 5) || length + (size_t)size + 3 > cap)
             continue;
         length += (size_t)snprintf(text + length, cap - length, "%s%.*s", length ? ", " : "", size - 5, line + 5);
