@@ -122,18 +122,22 @@ static struct pick best_pick(struct covered *c, int format, int size) {
     return best;
 }
 
-static void add_kinds(struct list *list, const struct num_model *m, int full) {
+static void add_rows(struct list *list, const struct num_model *m, int full) {
     for (int v = 0; v < 3; v++)
         add(list, m, "store", check_store, v, FAULT_NONE, full);
     for (int v = 0; v < 3; v++)
         add(list, m, "dequant", check_dequant, v, FAULT_NONE, full);
+}
+
+static void add_attention(struct list *list, const struct num_model *m, int full) {
     for (int v = 0; v < (full ? 4 : 3); v++)
         add(list, m, "decode", check_decode, v, FAULT_NONE, full);
     for (int v = 0; v < (full ? 4 : 3); v++)
         add(list, m, "unified", check_unified, v, FAULT_NONE, full);
 }
 
-static void add_core(struct list *list) {
+/* The part of the core that the product holds too. */
+static void add_covering(struct list *list) {
     struct covered covered;
 
     memset(&covered, 0, sizeof covered);
@@ -144,11 +148,16 @@ static void add_core(struct list *list) {
             struct pick p = best_pick(&covered, format, size);
             struct num_model m = model_of(format, sizes[size], p.gqa, p.dtype, p.page);
             gain(&covered, &p, 1);
-            add_kinds(list, &m, 0);
+            add_rows(list, &m, 0);
+            add_attention(list, &m, 0);
         }
+}
+
+static void add_extras(struct list *list) {
     for (int i = 0; i < EXTRAS; i++) {
         struct num_model m = model_of(extras[i].format, extras[i].d, extras[i].gqa, extras[i].dtype, extras[i].page);
-        add_kinds(list, &m, 0);
+        add_rows(list, &m, 0);
+        add_attention(list, &m, 0);
     }
 }
 
@@ -157,7 +166,9 @@ static void add_product(struct list *list) {
         for (int size = 0; size < SIZES; size++)
             for (int k = 0; k < GQAS * DTYPES * PAGES; k++) {
                 struct num_model m = model_of(format, sizes[size], k % GQAS, k / GQAS % DTYPES, k / GQAS / DTYPES);
-                add_kinds(list, &m, 1);
+                if (k % GQAS == 0) /* store and dequant know no query heads */
+                    add_rows(list, &m, 1);
+                add_attention(list, &m, 1);
             }
 }
 
@@ -223,7 +234,11 @@ static void add_others(struct list *list) {
 struct num_case *num_cases(int full, size_t *count) {
     struct list list = {0};
 
-    add_core(&list);
+    if (full)
+        add_product(&list);
+    else
+        add_covering(&list);
+    add_extras(&list);
     add_others(&list);
     for (int i = 0; i < PINNED; i++) {
         const struct pick *p = &pinned[i];
@@ -231,8 +246,6 @@ struct num_case *num_cases(int full, size_t *count) {
         add_properties(&list, &m, i < 2);
         add_controls(&list, &m);
     }
-    if (full)
-        add_product(&list);
     size_t kept = 0;
     for (size_t i = 0; i < list.count; i++)
         if (full || !list.cases[i].full)

@@ -69,10 +69,10 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 static void on_signal(int signal) {
     char text[512];
     int n = snprintf(text, sizeof text,
-                     "FAIL %s: signal %d\n     repeat: num --device %s --seed %llu --filter '%s'\n"
+                     "FAIL %s: signal %d\n     repeat: num --device %s --seed %llu%s --filter '%s'\n"
                      "%zu passed, %zu failed, %zu skipped\n",
                      progress.at ? progress.at->name : "(start)", signal, progress.device, progress.seed,
-                     progress.at ? progress.at->name : "", progress.passed, progress.failed + 1,
+                     progress.at && progress.at->full ? " --full" : "", progress.at ? progress.at->name : "", progress.passed, progress.failed + 1,
                      progress.skipped + progress.left);
 
     if (write(STDOUT_FILENO, text, (size_t)n) < 0)
@@ -115,8 +115,8 @@ static void report(const struct options *o, const struct num_case *c, enum num_r
                                                  "ms", ms, "error", o->run.error, "text",
                                                  result == CASE_PASSED ? "" : o->run.text));
     else if (result == CASE_FAILED)
-        printf("FAIL %s: %s\n     repeat: num --device %s --seed %llu --filter '%s'\n", c->name, o->run.text,
-               o->run.device, (unsigned long long)o->run.seed, c->name);
+        printf("FAIL %s: %s\n     repeat: num --device %s --seed %llu%s --filter '%s'\n", c->name, o->run.text,
+               o->run.device, (unsigned long long)o->run.seed, c->full ? " --full" : "", c->name);
     else if (o->verbose)
         printf("%s %s (%.0f ms, error %.2g, lse %.2g) %s\n", words[result], c->name, ms, o->run.error,
                o->run.lse_error, result == CASE_SKIPPED ? o->run.text : "");
