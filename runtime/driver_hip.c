@@ -20,7 +20,7 @@
 #endif
 
 enum {
-    HIP_SUCCESS = 0, HIP_OUT_OF_MEMORY = 2, HIP_NO_DEVICE = 100, HIP_INVALID_IMAGE = 200, HIP_NO_BINARY_FOR_GPU = 209,
+    HIP_SUCCESS = 0, HIP_OUT_OF_MEMORY = 2, HIP_NO_DEVICE = 100, HIP_INVALID_DEVICE = 101, HIP_INVALID_IMAGE = 200, HIP_NO_BINARY_FOR_GPU = 209,
     FUNCTION_STATIC_SHARED = 1, FUNCTION_LOCAL = 3, FUNCTION_REGISTERS = 4,
     HOST_TO_DEVICE = 1, DEVICE_TO_HOST = 2, DEVICE_TO_DEVICE = 3,
     STREAM_NON_BLOCKING = 1, NODES_MOST = 64
@@ -79,7 +79,7 @@ static kvk_status hip_load(struct hip *h, kvk_error *err)
     void *name = dlsym(h->library, "hipGetErrorName");
     memcpy(&h->error_name, &name, sizeof name);
     int code = h->fn.init(0);
-    if (code == HIP_NO_DEVICE)
+    if (code == HIP_NO_DEVICE || code == HIP_INVALID_DEVICE) /* the latter: a runtime on a machine with other GPUs */
         return error_driver(err, KVK_E_DEVICE, code, "hipInit", "no AMD GPU");
     return code ? failed(h, code, "hipInit", err) : KVK_OK;
 }

@@ -13,6 +13,7 @@
 #include "key.h"
 #include "model.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -174,23 +175,36 @@ static void *work(void *data)
     }
 }
 
+/* Threads that take none of the program's signals: its handlers run where it expects them. Returns how many started. */
+static int start_threads(pthread_t *threads, int n, struct crew *crew)
+{
+    sigset_t all, before;
+    pthread_attr_t attr;
+    int started = 0;
+    sigfillset(&all);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, COMPILE_STACK_BYTES);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (started < n && pthread_create(&threads[started], &attr, work, crew) == 0)
+        started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return started;
+}
+
 /* Compiles run in threads of their own: side by side, and on stacks as deep as LLVM may need. */
 static void compile_all(struct job jobs[KIND_COUNT])
 {
     struct crew crew = {jobs, PTHREAD_MUTEX_INITIALIZER, 0};
     pthread_t threads[COMPILE_THREADS_MOST];
-    pthread_attr_t attr;
-    int misses = 0, started = 0;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int most = cores < 1 ? 1 : cores < COMPILE_THREADS_MOST ? (int)cores : COMPILE_THREADS_MOST, misses = 0;
     for (int i = 0; i < KIND_COUNT; i++)
         misses += jobs[i].mine && !jobs[i].done;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, COMPILE_STACK_BYTES);
-    while (started < misses && started < COMPILE_THREADS_MOST && started < (cores > 1 ? cores : 1) &&
-           pthread_create(&threads[started], &attr, work, &crew) == 0)
-        started++;
-    pthread_attr_destroy(&attr);
-    if (misses && !started)
+    if (!misses)
+        return;
+    int started = start_threads(threads, misses < most ? misses : most, &crew);
+    if (!started)
         work(&crew);
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);

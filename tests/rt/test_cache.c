@@ -480,6 +480,35 @@ static void oldest_entries_make_room(void **state)
     rt_remove(dir);
 }
 
+static int sticky_body(const char *dir)
+{
+    if (geteuid() == 0 && (setgid(NOBODY) != 0 || setuid(NOBODY) != 0))
+        return 77;
+    struct cache cache = open_limited(dir, 5000);
+    put(&cache, "mine", 1000); /* the fourth of about 1200 bytes each */
+    put(&cache, "mine too", 1000);
+    return warnings == 1 && strstr(last_warning, "old entries") && has(&cache, "mine too") ? 0 : 1;
+}
+
+/* Others' entries that cannot be removed: said once, and writing goes on. */
+static void failing_clean_up_is_said_once(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    char *dir = rt_folder(), *sub = rt_path(dir, "cache");
+    struct cache cache = open_limited(sub, 0);
+    put(&cache, "a", 1000);
+    put(&cache, "b", 1000);
+    put(&cache, "c", 1000);
+    chmod(dir, 0755);
+    chmod(sub, 01777);
+    assert_int_equal(in_child(sticky_body, sub), 0);
+    free(sub);
+    cache_close(&cache);
+    rt_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -496,6 +525,7 @@ int main(void)
         cmocka_unit_test(killed_writers_leave_nothing_harmful),
         cmocka_unit_test(stale_temporaries_go_and_fresh_ones_stay),
         cmocka_unit_test(oldest_entries_make_room),
+        cmocka_unit_test(failing_clean_up_is_said_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
