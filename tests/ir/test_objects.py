@@ -112,7 +112,7 @@ def check_kernel(image, kernel, entry, target):
     abi_name, symbol, threads, shared = entry
     _, limit, wave = TARGETS[target]
     check_arguments(kernel, abi_name)
-    for field in (".private_segment_fixed_size", ".vgpr_spill_count", ".sgpr_spill_count"):
+    for field in (".vgpr_spill_count", ".sgpr_spill_count", ".private_segment_fixed_size"):
         require(kernel[field] == 0, f"{abi_name}: {field[1:]} {kernel[field]}, {kernel['.vgpr_count']} vgprs")
     require(kernel[".max_flat_workgroup_size"] == threads, f"{abi_name}: block size {kernel['.max_flat_workgroup_size']}")
     require(kernel[".wavefront_size"] == wave, f"{abi_name}: wave size {kernel['.wavefront_size']}")
@@ -161,8 +161,8 @@ def check_gfx(path, target, folder):
     require(sorted(kernels) == sorted(e[1] for e in rows), f"kernels {sorted(kernels)} differ from the manifest")
     blocks = disassemble(code, target, folder)
     for entry in rows:
-        check_code(blocks, entry, target)
         check_kernel(image, kernels[entry[1]], entry, target)
+        check_code(blocks, entry, target)
     return rows
 
 
