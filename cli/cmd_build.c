@@ -184,6 +184,10 @@ static void report(const struct work *work)
 {
     int files = 0, failed = work->failed + work->jobs->failed_specs;
     json_t *written = json_array(), *failures = json_array();
+    for (int i = 0; i < work->jobs->ntexts; i++)
+        if (work->jobs->spec_errors[i])
+            json_array_append_new(failures, json_pack("{s:s, s:s}", "spec", work->options->lists.specs[i], "error",
+                                                      work->jobs->spec_errors[i]));
     for (int i = 0; i < work->jobs->count; i++) {
         struct result *r = &work->results[i];
         for (int f = 0; f < r->nfiles; f++, files++) {

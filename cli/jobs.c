@@ -71,7 +71,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-const struct argp jobs_argp = {options, parse, "SPEC...", 0, 0, 0, 0};
+const struct argp jobs_argp = {options, parse, 0, 0, 0, 0, 0};
 
 int spec_text_get(const char *text, const char *field, char *value, size_t cap)
 {
@@ -183,6 +183,7 @@ static void expand_all(struct expansion *e, const struct job_lists *lists, enum 
         if (e->api->spec_text(lists->specs[i], dirs, text, &err)) {
             *text = NULL;
             cli_error(lists->specs[i], &err);
+            e->jobs->spec_errors[i] = cli_format("%s", err.text);
             e->jobs->failed_specs++;
             continue;
         }
@@ -254,6 +255,7 @@ int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum job
     e.value_heads = lists->value_head_sizes;
     out->ntexts = lists->nspecs;
     out->texts = cli_alloc((size_t)lists->nspecs, sizeof *out->texts);
+    out->spec_errors = cli_alloc((size_t)lists->nspecs, sizeof *out->spec_errors);
     expand_all(&e, lists, left_out);
     drop_twins(out);
     return 1;
@@ -265,9 +267,12 @@ void jobs_free(struct jobs *jobs)
         free(jobs->items[i].name);
         free(jobs->items[i].error);
     }
-    for (int i = 0; i < jobs->ntexts; i++)
+    for (int i = 0; i < jobs->ntexts; i++) {
         free(jobs->texts[i]);
+        free(jobs->spec_errors[i]);
+    }
     free(jobs->texts);
+    free(jobs->spec_errors);
     free(jobs->items);
 }
 

@@ -44,8 +44,9 @@ struct jobs {
     struct job *items;
     int count;
     char **texts; /* canonical texts, one a spec, NULL where it could not be read */
+    char **spec_errors; /* one a spec, NULL where it could be read; also reported on stderr */
     int ntexts;
-    int failed_specs; /* reported on stderr */
+    int failed_specs;
 };
 
 enum jobs_default { JOBS_ALL, JOBS_ONE }; /* kinds and layouts left out: all there are, or decode and the spec's first */

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The other commands of kvkiln: exit codes, what stands on which stream, JSON. TAP on stdout."""
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+KVKILN = os.environ.get("KVKILN") or f"{ROOT}/out/bin/kvkiln"
+COMMANDS = ("presets", "doctor", "explain", "build", "check", "demo", "bench")
+PRESETS = {"turboquant_k8v4": 196, "turboquant_4bit_nc": 134, "turboquant_k3v4_nc": 118, "turboquant_3bit_nc": 102,
+           "ultraquant_4bit": 136}
+
+
+def kvkiln(*args, env=None, code=0, cwd=None):
+    done = subprocess.run([KVKILN, *args], capture_output=True, text=True, timeout=600, cwd=cwd or TEMP,
+                          env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL)
+    assert done.returncode == code, f"{args}: exit {done.returncode}, expected {code}: {done.stderr[-600:]}"
+    return done
+
+
+def help_and_version():
+    assert kvkiln("--version").stdout.startswith("kvkiln 0.")
+    text = kvkiln("--help").stdout
+    for command in COMMANDS:
+        assert f"  {command}" in text
+        done = kvkiln(command, "--help")
+        assert done.stdout.startswith(f"Usage: kvkiln {command}") and not done.stderr, done.stdout
+    kvkiln(code=2)
+    kvkiln("frobnicate", code=2)
+    for command in COMMANDS:
+        done = kvkiln(command, "--no-such-option", code=2)
+        assert not done.stdout and f"kvkiln {command}" in done.stderr
+
+
+def presets_have_their_sizes():
+    result = json.loads(kvkiln("presets", "--json").stdout)
+    sizes = {p["name"]: p["slot_bytes"] for p in result["presets"]}
+    assert PRESETS.items() <= sizes.items(), sizes
+    text = kvkiln("presets").stdout
+    for name in PRESETS:
+        assert any(line.split()[0] == name for line in text.splitlines()[1:])
+
+
+def presets_of_a_user():
+    folder = f"{TEMP}/specs"
+    os.makedirs(folder, exist_ok=True)
+    with open(f"{folder}/mine.lua", "w", encoding="ascii") as file:
+        file.write('return preset "turboquant_4bit_nc" { value = affine { bits = 3, scale = "fp16", zero = "fp16" } }\n')
+    assert "118" in kvkiln("presets", f"{folder}/mine.lua").stdout
+    assert "118" in kvkiln("presets", "--specs", folder, "mine").stdout
+    assert "118" in kvkiln("presets", "mine", env={"KVKILN_SPECS": folder}).stdout
+    done = kvkiln("presets", "mine", code=2)
+    assert len(done.stderr.splitlines()) == 1
+    kvkiln("build", f"{folder}/mine.lua", "--target", "x86-64-v3", "--kind", "store", "--layout", "aos", "-o", f"{TEMP}/mine")
+    assert os.listdir(f"{TEMP}/mine") == ["store.mine.aos.d128.g4.bf16.p16.x86-64-v3.object"]
+
+
+def doctor_knows_this_machine():
+    result = json.loads(kvkiln("doctor", "--json").stdout)
+    assert any(d["device"].startswith("host") and d["usable"] for d in result["devices"]), result
+    assert result["generator"]["usable"] and "sm_90a" in result["generator"]["targets"]
+    assert "cache" in result and "assembler" in result and isinstance(result["missing"], list)
+    text = kvkiln("doctor", env={"KVKILN_CACHE_DIR": f"{TEMP}/cache-of-doctor"}).stdout
+    assert f"{TEMP}/cache-of-doctor" in text
+
+
+def explain_gives_a_plan():
+    text = kvkiln("explain", "turboquant_4bit_nc", "--target", "sm_90a").stdout
+    assert "decode.turboquant_4bit_nc.aos.d128.g4.bf16.p16" in text and "#" in text
+    result = json.loads(kvkiln("explain", "turboquant_k8v4", "--target", "x86-64-v3,gfx942", "--kind", "store", "--json").stdout)
+    assert [p["target"] for p in result["plans"]] == ["x86-64-v3", "gfx942"]
+    kvkiln("explain", "turboquant_4bit_nc", code=2)
+    kvkiln("explain", "--target", "sm_90a", code=2)
+    kvkiln("explain", "turboquant_4bit_nc", "--target", "sm_1", code=2)
+    kvkiln("explain", "no_such_spec", "--target", "sm_90a", code=2)
+
+
+def build_writes_every_combination():
+    out = f"{TEMP}/build/deep/er"
+    done = kvkiln("build", "turboquant_k8v4", "turboquant_3bit_nc", "--target", "x86-64-v3,sm_90a", "--kind", "store,dequant",
+                  "--dtype", "bf16,fp16", "--emit", "ptx,object", "-o", out)
+    files = set(os.listdir(out))
+    assert len(files) == 2 * 2 * 2 * 2 * (1 + 2), sorted(files)
+    assert "store.turboquant_k8v4.soa.d128.g4.f16.p16.sm_90a.ptx" in files
+    assert not [f for f in files if f.endswith(".tmp") or "x86-64-v3.ptx" in f]
+    assert set(done.stdout.splitlines()[:-1]) == {f"{out}/{f}" for f in files}
+    assert done.stdout.splitlines()[-1] == "32 kernels, 48 files, 0 failed"
+    assert "[32/32]" in done.stderr
+
+
+def build_writes_the_default_folder():
+    os.makedirs(f"{TEMP}/cwd", exist_ok=True)
+    kvkiln("build", "ultraquant_4bit", "--target", "x86-64-v2", "--kind", "store", cwd=f"{TEMP}/cwd")
+    assert os.listdir(f"{TEMP}/cwd/out/kernels") == ["store.ultraquant_4bit.aos.d128.g4.bf16.p16.x86-64-v2.object"]
+
+
+def build_counts_what_failed():
+    out = f"{TEMP}/partly"
+    done = kvkiln("build", "turboquant_k8v4", "ultraquant_4bit", "--head-size", "80,128", "--target", "x86-64-v3", "--kind", "store",
+                  "--layout", "aos", "-o", out, code=1)
+    assert len(os.listdir(out)) == 3 and done.stdout.splitlines()[-1] == "3 kernels, 3 files, 1 failed"
+    assert "head_size" in done.stderr and "80" in done.stderr
+    result = json.loads(kvkiln("build", "nonsense", "ultraquant_4bit", "--layout", "soa,aos", "--kind", "store", "--target",
+                               "x86-64-v3", "-o", out, "--json", code=1).stdout)
+    assert result["failed"] == 2 and len(result["failures"]) == 2 and result["kernels"] == 1, result
+    for args in (["--emit", "cubin,exe"], ["--head-size", "128,,64"], ["--gqa", "0"], ["--dtype", "fp64"], ["--page", "x"]):
+        kvkiln("build", "turboquant_k8v4", "--target", "sm_90a", *args, "-o", out, code=2)
+    kvkiln("build", "turboquant_k8v4", "--target", "gfx942", "--kind", "store", "--emit", "ptx", "-o", out, code=1)
+    kvkiln("build", "turboquant_k8v4", "--target", "x86-64-v3", "--kind", "store", "-o", "/proc/nowhere", code=2)
+
+
+def demo_agrees_with_the_reference():
+    done = kvkiln("demo", "--device", "host", "--data", f"{ROOT}/tests/data")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("device host") and "cases agree" in lines[-1], lines
+    result = json.loads(kvkiln("demo", "--device", "auto", "--data", f"{ROOT}/tests/data", "--json").stdout)
+    assert result["failed"] == 0 and result["passed"] == len(glob.glob(f"{ROOT}/tests/data/*.safetensors"))
+    for case in result["cases"]:
+        assert case["pass"] and case["plan"] and case["ratio"] > 2.5 and 0.01 < case["exact_error"] < 0.4, case
+    kvkiln("demo", "--data", TEMP, code=2)
+    kvkiln("demo", "--device", "cuda:77", "--data", f"{ROOT}/tests/data", code=3)
+
+
+def bench_verifies_and_times():
+    small = ("bench", "decode", "--device", "host", "--context", "70", "--kv-heads", "2", "--repeats", "3")
+    result = json.loads(kvkiln(*small, "--json").stdout)
+    assert result["verified"] and 0 < result["min_ms"] <= result["median_ms"] <= result["max_ms"] and result["copy_gbs"] > 0
+    assert result["compressed_bytes"] == 70 * 2 * 134 and result["device"] == "host" and result["device_reason"]
+    text = kvkiln(*small, "--preset", "turboquant_k8v4", "--layout", "soa", "--dtype", "fp16", "--head-size", "64").stdout
+    assert "verified" in text and "CPU" in text and "share" in text
+    kvkiln("bench", code=2)
+    kvkiln("bench", "store", code=2)
+    kvkiln("bench", "decode", "--context", "0", code=2)
+    kvkiln("bench", "decode", "--device", "cuda:77", code=3)
+
+
+def unwritable_cache_is_no_obstacle():
+    sample = sorted(glob.glob(f"{ROOT}/tests/data/*k8v4*"))[0]
+    kvkiln("check", "--device", "host", sample, env={"KVKILN_CACHE_DIR": "/proc/nowhere"})
+    kvkiln("check", "--device", "host", sample, env={"KVKILN_CACHE_DIR": "", "HOME": ""})
+
+
+TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, doctor_knows_this_machine, explain_gives_a_plan,
+         build_writes_every_combination, build_writes_the_default_folder, build_counts_what_failed,
+         demo_agrees_with_the_reference, bench_verifies_and_times, unwritable_cache_is_no_obstacle]
+
+with tempfile.TemporaryDirectory() as TEMP:
+    bad = 0
+    print(f"1..{len(TESTS)}")
+    for number, case in enumerate(TESTS, 1):
+        try:
+            case()
+            print(f"ok {number} - {case.__name__}", flush=True)
+        except Exception as error:  # every case is reported
+            bad += 1
+            print(f"not ok {number} - {case.__name__}: {type(error).__name__} {error}", flush=True)
+sys.exit(1 if bad else 0)
