@@ -23,6 +23,7 @@ set(KVKILN_SPEC_FILES # in the order in which `kvkiln presets` lists them
   specs/turboquant_4bit_nc.lua
   specs/turboquant_k3v4_nc.lua
   specs/turboquant_3bit_nc.lua
-  specs/ultraquant_4bit.lua)
+  specs/ultraquant_4bit.lua
+  specs/ultraquant_4bit_e4m3q.lua)
 # What a generated kernel depends on: a change here makes every cached kernel stale.
 collect(KVKILN_ID_FILES gen/*.[chd]* templates/*.[chd]* runtime/abi.def runtime/object.h runtime/host_*.h)
