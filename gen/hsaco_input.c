@@ -36,11 +36,12 @@ static kvk_status read_head(struct hsaco_input *in, kvk_error *err)
     if (memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB)
         return ERR(err, KVK_E_OBJECT, "not a 64-bit little-endian ELF file");
     if (h->e_type != ET_REL || h->e_machine != MACHINE_AMDGPU || h->e_ident[EI_OSABI] != OSABI_HSA)
-        return ERR(err, KVK_E_OBJECT, "ELF type %u, machine %u, ABI %u: not an amdhsa relocatable", h->e_type, h->e_machine,
-                   h->e_ident[EI_OSABI]);
+        return ERR(err, KVK_E_OBJECT, "ELF type %u, machine %u, ABI %u: not an amdhsa relocatable", h->e_type,
+                   h->e_machine, h->e_ident[EI_OSABI]);
     if (h->e_shentsize != sizeof(Elf64_Shdr) || !h->e_shnum ||
         !inside(h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr), in->size))
-        return ERR(err, KVK_E_OBJECT, "section headers (%u of %u bytes) lie outside the file", h->e_shnum, h->e_shentsize);
+        return ERR(err, KVK_E_OBJECT, "section headers (%u of %u bytes) lie outside the file", h->e_shnum,
+                   h->e_shentsize);
     return KVK_OK;
 }
 

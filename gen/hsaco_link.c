@@ -5,9 +5,9 @@
 ** The file has three loaded segments, in the order and with the addresses that LLVM's linker gives them; each starts a
 ** page later in memory than in the file, so that pages of different rights never share one:
 **
-**   read      ELF and program headers, .note, .dynsym, .gnu.hash, .hash, .dynstr, constants     address = offset
-**   execute   code                                                                              address = offset + page
-**   write     .dynamic (written by a loader at most once, then read only)                       address = offset + 2 pages
+**   read      ELF and program headers, .note, .dynsym, .gnu.hash, .hash, .dynstr, constants   address = offset
+**   execute   code                                                                            address = offset + page
+**   write     .dynamic (written by a loader at most once, then read only)                     address = offset + 2 pages
 **
 ** place_* decide where everything goes and add up the size, write_* fill the zeroed image, relocate patches the copied
 ** sections. .gnu.hash has one bucket (a code object exports two symbols a kernel), .hash one a symbol: the sizes that
@@ -146,7 +146,8 @@ static void write_head(struct link *l)
     put(l, 0, &head, sizeof head);
 }
 
-static Elf64_Phdr segment(unsigned type, unsigned flags, uint64_t offset, uint64_t address, uint64_t bytes, uint64_t align)
+static Elf64_Phdr segment(unsigned type, unsigned flags, uint64_t offset, uint64_t address, uint64_t bytes,
+                          uint64_t align)
 {
     return (Elf64_Phdr){.p_type = type, .p_flags = flags, .p_offset = offset, .p_vaddr = address, .p_paddr = address,
                         .p_filesz = bytes, .p_memsz = bytes, .p_align = align};
@@ -307,7 +308,8 @@ static kvk_status relocate_one(struct link *l, size_t section, const Elf64_Rela 
         return ERR(err, KVK_E_UNSUPPORTED, "relocation of type %u", type);
     uint64_t room = l->in.section[section].sh_size;
     if (index >= l->in.symbols || r->r_offset > room || width > room - r->r_offset)
-        return ERR(err, KVK_E_OBJECT, "relocation of symbol %zu at %#llx lies outside", index, (unsigned long long)r->r_offset);
+        return ERR(err, KVK_E_OBJECT, "relocation of symbol %zu at %#llx lies outside", index,
+                   (unsigned long long)r->r_offset);
     const Elf64_Sym *s = &l->in.symbol[index];
     if (s->st_shndx == SHN_UNDEF || s->st_shndx >= SHN_LORESERVE || !l->offset[s->st_shndx])
         return ERR(err, KVK_E_UNSUPPORTED, "relocation against a symbol without a place in the file: %.80s",

@@ -2,17 +2,17 @@
 /*
 ** target_amdgcn.c - AMD GPUs: gfx9 (wave64, MFMA), gfx11 and gfx12 (wave32, WMMA).
 **
-** Matrix roles. The hardware computes D[i][j] = sum_k A[i][k] B[k][j] and leaves column j = lane & 15 of D in a lane on all
-** three. X (query rows) is therefore operand B and Y operand A: one lane then holds one row x of the result and
-** several y, and the result is operand B of the next product but for a conversion (gfx11: and an exchange).
+** Matrix roles. The hardware computes D[i][j] = sum_k A[i][k] B[k][j] and leaves column j = lane & 15 of D in a lane
+** on all three. X (query rows) is therefore operand B and Y operand A: one lane then holds one row x of the result
+** and several y, and the result is operand B of the next product but for a conversion (gfx11: and an exchange).
 **
 **           operand: index    its k, element e     result: y of element e
 **   gfx9    lane & 15         4 * (lane >> 4) + e  4 * (lane >> 4) + e
 **   gfx12   lane & 15         8 * (lane >> 4) + e  8 * (lane >> 4) + e
 **   gfx11   lane & 15         e (0..15, in both halves of the wave)   2 * e + (lane >> 4)
 **
-** Source: AMD's CDNA3, RDNA3 and RDNA4 instruction set manuals. Shared memory is "dynamic" (a zero-sized external array,
-** no static size in the kernel descriptor): its size is in the manifest and goes into the launch.
+** Source: AMD's CDNA3, RDNA3 and RDNA4 instruction set manuals. Shared memory is "dynamic" (a zero-sized external
+** array, no static size in the kernel descriptor): its size is in the manifest and goes into the launch.
 */
 #include <llvm-c/Core.h> /* first: its parameters are named like the builder's macro */
 #include <llvm-c/Target.h>
@@ -66,14 +66,15 @@ static void code_object_version(struct kb *k)
     LLVMAddModuleFlag(module, LLVMModuleFlagBehaviorError, flag, sizeof flag - 1, version);
 }
 
-/* What an entry does not need from the dispatcher. Without these LLVM reserves registers and kernel arguments for all of it
-** whenever its own analysis does not run. */
+/* What an entry does not need from the dispatcher. Without these LLVM reserves registers and kernel arguments for all
+** of it whenever its own analysis does not run. */
 static void needs_little(struct kb *k, val f)
 {
     static const char *const unused[] = {
-        "amdgpu-no-implicitarg-ptr", "amdgpu-no-dispatch-ptr",       "amdgpu-no-dispatch-id",     "amdgpu-no-queue-ptr",
-        "amdgpu-no-workgroup-id-y",  "amdgpu-no-workgroup-id-z",     "amdgpu-no-workitem-id-y",   "amdgpu-no-workitem-id-z",
-        "amdgpu-no-lds-kernel-id",   "amdgpu-no-hostcall-ptr",       "amdgpu-no-heap-ptr",        "amdgpu-no-default-queue",
+        "amdgpu-no-implicitarg-ptr",    "amdgpu-no-dispatch-ptr",      "amdgpu-no-dispatch-id",
+        "amdgpu-no-queue-ptr",          "amdgpu-no-workgroup-id-y",    "amdgpu-no-workgroup-id-z",
+        "amdgpu-no-workitem-id-y",      "amdgpu-no-workitem-id-z",     "amdgpu-no-lds-kernel-id",
+        "amdgpu-no-hostcall-ptr",       "amdgpu-no-heap-ptr",          "amdgpu-no-default-queue",
         "amdgpu-no-multigrid-sync-arg", "amdgpu-no-completion-action", "amdgpu-no-flat-scratch-init",
     };
     for (size_t i = 0; i < sizeof unused / sizeof *unused; i++)
@@ -160,7 +161,8 @@ static val shuffle(struct kb *k, val x, val lane)
 /* Exchange with lane ^ 16: each lane reads the same position of the other row of its pair. */
 static val other_row(struct kb *k, val x)
 {
-    const val args[] = {kb_undef(k, KB_I32), x, kb_i32(k, 0x76543210), kb_i32(k, 0xfedcba98), kb_i1(k, false), kb_i1(k, false)};
+    const val low = kb_i32(k, 0x76543210), high = kb_i32(k, 0xfedcba98), no = kb_i1(k, false);
+    const val args[] = {kb_undef(k, KB_I32), x, low, high, no, no};
     return kb_intrinsic(k, "llvm.amdgcn.permlanex16", (const int[]){KB_I32}, 1, args, 6);
 }
 
@@ -196,7 +198,7 @@ static val shuffle_xor(struct kb *k, val x, int mask)
 static val uniform(struct kb *k, val x) { return KB_CALL_T("llvm.amdgcn.readfirstlane", KB_I32, x); }
 static val opaque(struct kb *k, val x) { return kb_asm(k, KB_I32, &x, 1, "", "=v,0", true); }
 
-/* ---- arithmetic: one instruction each, within 1 ulp; subnormal results (and arguments of rcp, rsqrt, log) are flushed ---- */
+/* ---- arithmetic: one instruction each, within 1 ulp; subnormals are flushed ---- */
 
 static val exp2_approx(struct kb *k, val x) { return KB_CALL_T("llvm.amdgcn.exp2", KB_F32, x); }
 static val log2_approx(struct kb *k, val x) { return KB_CALL_T("llvm.amdgcn.log", KB_F32, x); }
@@ -286,9 +288,9 @@ static val wmma(struct kb *k, int type, val x, val y, val acc)
     return kb_intrinsic(k, name, types, 2, args, 3);
 }
 
-/* gfx11 keeps every operand twice, once in each half of a wave. Left alone, LLVM starts the table look-ups of all steps of a
-** long row at once and spills: nothing moves across a product there. Measured for head size 256: 190 registers, no spills;
-** with only shared memory held back, 38 spills. */
+/* gfx11 keeps every operand twice, once in each half of a wave. Left alone, LLVM starts the table look-ups of all steps
+** of a long row at once and spills: nothing moves across a product there. Measured for head size 256: 190 registers and
+** no spills; with only shared memory held back, 38 spills. */
 static void limit_overlap(struct kb *k)
 {
     if (is_gfx11(k) && kb_plan(k)->geo.head_size > 128)

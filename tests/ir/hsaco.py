@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what a loader reads of an AMD code object: dynamic symbols, kernel descriptors, metadata. Standard library only."""
+"""Reads what a loader reads of an AMD code object: dynamic symbols, kernel descriptors, metadata."""
 import collections
 import struct
 

@@ -4,13 +4,13 @@
 
 test_objects.py [--full] [--targets T,...] [--spills]
 
-gfx: every instruction disassembles; matrix instructions in decode and unified; no scratch, no spills; code object version 5;
-arguments, block size, wave size and shared memory equal the manifest and abi.def; the kernel descriptor agrees.
-sm_: the pinned PTX version; parameters equal abi.def; mma.sync in decode and unified; no local memory; the assembler reports
-no spills (skipped where there is no assembler).
+gfx: every instruction disassembles; matrix instructions in decode and unified; no scratch, no spills; code object
+version 5; arguments, block size, wave size and shared memory equal the manifest and abi.def; so does the descriptor.
+sm_: the pinned PTX version; parameters equal abi.def; mma.sync in decode and unified; no local memory; the assembler
+reports no spills (skipped where there is no assembler).
 
-A small core by default; --full: every preset x kind x head size 64, 128, 256 x gqa 1, 4, 8 x layout. --spills prints a table
-of registers, spills and scratch of each kernel too. KVKILN names the executable; else out/bin/kvkiln.
+A small core by default; --full: every preset x kind x head size 64, 128, 256 x gqa 1, 4, 8 x layout. --spills prints a
+table of registers, spills and scratch of each kernel too. KVKILN names the executable; else out/bin/kvkiln.
 """
 import argparse
 import collections
@@ -103,7 +103,8 @@ def check_arguments(kernel, entry):
     have = [(a[".name"], a[".offset"], a[".size"]) for a in kernel[".args"]]
     require(have == want, f"{entry}: arguments {have} differ from abi.def")
     for a, (_, kind, _) in zip(kernel[".args"], ABI[entry]):
-        require((a[".value_kind"] == "global_buffer") == (kind == "PTR"), f"{entry}: {a['.name']} is {a['.value_kind']}")
+        value = a[".value_kind"]
+        require((value == "global_buffer") == (kind == "PTR"), f"{entry}: {a['.name']} is {value}")
     require(kernel[".kernarg_segment_size"] == ABI_BYTES[entry],
             f"{entry}: {kernel['.kernarg_segment_size']} bytes of arguments, abi.def has {ABI_BYTES[entry]}")
 
@@ -114,9 +115,10 @@ def check_kernel(image, kernel, entry, target):
     check_arguments(kernel, abi_name)
     for field in (".vgpr_spill_count", ".sgpr_spill_count", ".private_segment_fixed_size"):
         require(kernel[field] == 0, f"{abi_name}: {field[1:]} {kernel[field]}, {kernel['.vgpr_count']} vgprs")
-    require(kernel[".max_flat_workgroup_size"] == threads, f"{abi_name}: block size {kernel['.max_flat_workgroup_size']}")
+    block = kernel[".max_flat_workgroup_size"]
+    require(block == threads, f"{abi_name}: block size {block}, the manifest has {threads}")
     require(kernel[".wavefront_size"] == wave, f"{abi_name}: wave size {kernel['.wavefront_size']}")
-    require(kernel[".group_segment_fixed_size"] + shared <= limit, f"{abi_name}: {shared} bytes of LDS, at most {limit}")
+    require(shared <= limit, f"{abi_name}: {shared} bytes of LDS, at most {limit}")
     require(not kernel[".uses_dynamic_stack"], f"{abi_name}: dynamic stack")
     group, private, arguments, code = image.descriptor(symbol)
     require(group == kernel[".group_segment_fixed_size"] == 0, f"{abi_name}: static LDS {group}")
@@ -129,7 +131,8 @@ def disassemble(code, target, folder):
     path = os.path.join(folder, "code")
     with open(path, "wb") as f:
         f.write(code)
-    done = subprocess.run(["llvm-objdump-22", "-d", f"--mcpu={target}", path], capture_output=True, text=True, check=False)
+    command = ["llvm-objdump-22", "-d", f"--mcpu={target}", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     require(done.returncode == 0 and not done.stderr.strip(), f"llvm-objdump-22: {done.stderr.strip()[:200]}")
     blocks = re.split(r"^[0-9a-f]+ <([^>]+)>:$", done.stdout, flags=re.M)[1:]
     return dict(zip(blocks[::2], blocks[1::2]))
@@ -169,8 +172,9 @@ def check_gfx(path, target, folder):
 def facts_gfx(path):
     manifest, code = open_object(path)
     kernels = {k[".name"]: k for k in hsaco.Image(code).metadata["amdhsa.kernels"]}
-    return [(e[0], kernels[e[1]][".vgpr_count"], kernels[e[1]][".vgpr_spill_count"] + kernels[e[1]][".sgpr_spill_count"],
-             kernels[e[1]][".private_segment_fixed_size"], e[3]) for e in entries(manifest)]
+    rows = [(e[0], kernels[e[1]], e[3]) for e in entries(manifest)]
+    return [(entry, k[".vgpr_count"], k[".vgpr_spill_count"] + k[".sgpr_spill_count"],
+             k[".private_segment_fixed_size"], shared) for entry, k, shared in rows]
 
 
 # ---- NVIDIA ----

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** What every target promises in target.h, checked for all of them without running a kernel: index roles are evaluated lane
-** by lane (the builder folds constants), the emitted text is searched for facts.
+** What every target promises in target.h, checked for all of them without running a kernel: index roles are evaluated
+** lane by lane (the builder folds constants), the emitted text is searched for facts.
 */
 #include <llvm-c/Core.h> /* first: its parameters are named like the builder's macro */
 
