@@ -6,8 +6,8 @@
 ** page later in memory than in the file, so that pages of different rights never share one:
 **
 **   read      ELF and program headers, .note, .dynsym, .gnu.hash, .hash, .dynstr, constants   address = offset
-**   execute   code                                                                            address = offset + page
-**   write     .dynamic (written by a loader at most once, then read only)                     address = offset + 2 pages
+**   execute   code   address = offset + page
+**   write     .dynamic (written by a loader at most once, then read only)   address = offset + 2 pages
 **
 ** place_* decide where everything goes and add up the size, write_* fill the zeroed image, relocate patches the copied
 ** sections. .gnu.hash has one bucket (a code object exports two symbols a kernel), .hash one a symbol: the sizes that
