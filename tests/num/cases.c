@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMATS = 9, SIZES = 3, GQAS = 7, DTYPES = 2, PAGES = 4, EXTRAS = 6 };
+enum { FORMATS = 9, SIZES = 3, GQAS = 7, DTYPES = 2, PAGES = 4, EXTRAS = 6, AWKWARD = 20 };
 
 static const int sizes[SIZES] = {64, 128, 256}, gqas[GQAS] = {1, 3, 4, 6, 7, 8, 16}, pages[PAGES] = {16, 32, 64, 128};
 static const kvk_dtype dtypes[DTYPES] = {KVK_BFLOAT16, KVK_FLOAT16};
@@ -39,6 +39,21 @@ static const struct {
     int format, d, gqa, dtype, page;
 } extras[EXTRAS] = {{0, 80, 1, 1, 0}, {1, 96, 2, 0, 1}, {0, 192, 3, 0, 2}, {1, 80, 5, 0, 0}, {0, 96, 4, 1, 3},
                     {8, 512, 2, 0, 0}};
+
+/*
+** Numbers that no model family of the presets has: blocks of the rotation that are smaller than the head, odd slots and
+** odd-aligned fields (3-bit keys at 40 and 72), the smallest and the largest head, pages that are no power of two,
+** every other GQA ratio. Values, not indices.
+*/
+static const struct {
+    int format, d, gqa, dtype, page, attends;
+} awkward[AWKWARD] = {
+    {2, 80, 2, 0, 16, 1},  {3, 96, 5, 1, 48, 1},  {6, 192, 9, 0, 256, 1}, {4, 112, 10, 1, 16, 1},
+    {7, 48, 11, 0, 16, 1}, {2, 16, 12, 1, 32, 1}, {8, 96, 13, 0, 48, 1},  {8, 192, 14, 1, 16, 1},
+    {2, 512, 1, 0, 16, 1}, {6, 40, 1, 0, 16, 0},  {4, 72, 1, 1, 7, 0},    {5, 72, 1, 0, 32, 0},
+    {7, 1024, 1, 1, 1, 0}, {0, 320, 2, 0, 80, 1}, {5, 64, 15, 1, 16, 1},  {1, 64, 71, 0, 16, 1},
+    {3, 64, 128, 1, 48, 1}, {2, 128, 5, 0, 8, 1}, {6, 64, 2, 0, 1, 1},    {0, 32, 3, 1, 16, 1},
+};
 
 /* Formats: every preset as aos, and as soa where it may be. */
 static const struct ref_spec *format_at(int index, enum ref_layout *layout) {
@@ -153,6 +168,29 @@ static void add_covering(struct list *list) {
         }
 }
 
+/* Cases from `first` on may be refused, by name; a wrong result is still a failure. */
+static void let_refuse(struct list *list, size_t first) {
+    for (size_t i = first; i < list->count; i++)
+        list->cases[i].may_refuse = 1;
+}
+
+static void add_awkward(struct list *list) {
+    size_t first = list->count;
+
+    for (int i = 0; i < AWKWARD; i++) {
+        struct num_model m = model_of(awkward[i].format, awkward[i].d, 0, awkward[i].dtype, 0);
+        m.gqa = awkward[i].gqa;
+        m.page = awkward[i].page;
+        add(list, &m, "store", check_store, 1, FAULT_NONE, 0);
+        add(list, &m, "dequant", check_dequant, 1, FAULT_NONE, 0);
+        if (!awkward[i].attends)
+            continue;
+        add(list, &m, "decode", check_decode, 1, FAULT_NONE, 0);
+        add(list, &m, "unified", check_unified, 1, FAULT_NONE, 0);
+    }
+    let_refuse(list, first);
+}
+
 static void add_extras(struct list *list) {
     for (int i = 0; i < EXTRAS; i++) {
         struct num_model m = model_of(extras[i].format, extras[i].d, extras[i].gqa, extras[i].dtype, extras[i].page);
@@ -223,10 +261,12 @@ static void add_own(struct list *list, const struct ref_spec *spec, enum ref_lay
 }
 
 static void add_others(struct list *list) {
+    size_t first = list->count;
     int turn = 0;
 
     for (const struct ref_spec *s = num_custom_specs(); s->name; s++, turn++)
         add_own(list, s, s->soa && turn % 2 ? REF_SOA : REF_AOS, turn % 3 ? 64 : 128, turn % 3 ? 64 : 128, turn);
+    let_refuse(list, first);
     add_own(list, ref_spec_find("turboquant_4bit_nc"), REF_AOS, 128, 64, 3);
     add_own(list, ref_spec_find("turboquant_k8v4"), REF_SOA, 64, 128, 4);
 }
@@ -239,6 +279,7 @@ struct num_case *num_cases(int full, size_t *count) {
     else
         add_covering(&list);
     add_extras(&list);
+    add_awkward(&list);
     add_others(&list);
     for (int i = 0; i < PINNED; i++) {
         const struct pick *p = &pinned[i];

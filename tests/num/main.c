@@ -72,8 +72,8 @@ static void on_signal(int signal) {
                      "FAIL %s: signal %d\n     repeat: num --device %s --seed %llu%s --filter '%s'\n"
                      "%zu passed, %zu failed, %zu skipped\n",
                      progress.at ? progress.at->name : "(start)", signal, progress.device, progress.seed,
-                     progress.at && progress.at->full ? " --full" : "", progress.at ? progress.at->name : "", progress.passed, progress.failed + 1,
-                     progress.skipped + progress.left);
+                     progress.at && progress.at->full ? " --full" : "", progress.at ? progress.at->name : "",
+                     progress.passed, progress.failed + 1, progress.skipped + progress.left);
 
     if (write(STDOUT_FILENO, text, (size_t)n) < 0)
         _exit(4);

@@ -30,7 +30,7 @@ struct num_run {
     char text[NUM_TEXT]; /* why the case failed */
     double error, lse_error; /* largest that attention_check saw in this case: relative L2, absolute */
     int compared;        /* the failure is a comparison's, not a call's */
-    int skipped;         /* no failure: a spec of the user's own that attention does not take (yet) */
+    int may_refuse, skipped; /* the case's; it was refused */
     struct num_memory *memory;
 };
 
@@ -50,6 +50,7 @@ struct num_case {
     int variant;
     enum num_fault fault; /* not FAULT_NONE: the body must fail a comparison */
     int full;             /* only with --full */
+    int may_refuse;       /* KVK_E_UNSUPPORTED and KVK_E_SHAPE are an answer: the case is skipped */
 };
 
 /* --- run.c --- */

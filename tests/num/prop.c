@@ -229,7 +229,7 @@ void prop_linear_in_v(struct num_run *run, const struct num_case *c) {
             a.out[i] = num_bits(w.m.dtype, 2 * num_value(w.m.dtype, a.out[i]));
         close_enough(run, &a, b.out, a.out);
         for (size_t i = 0; i < elements(&a) / (size_t)w.m.dv; i++)
-            if (a.lse[i] != b.lse[i] && !(fabsf(a.lse[i] - b.lse[i]) <= 1e-5f)) /* sums may run through scaled probabilities */
+            if (a.lse[i] != b.lse[i] && !(fabsf(a.lse[i] - b.lse[i]) <= 1e-5f)) /* scaled in another order */
                 num_differ(run, "%s: lse %zu is %.9g, with values doubled %.9g", unified ? "unified" : "decode", i,
                            (double)a.lse[i], (double)b.lse[i]);
     }

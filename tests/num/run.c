@@ -31,6 +31,7 @@ enum num_result num_try(struct num_run *run, const struct num_case *c) {
     run->leave = &here;
     run->fault = c->fault;
     run->compared = run->skipped = 0;
+    run->may_refuse = c->may_refuse;
     run->error = run->lse_error = 0;
     run->text[0] = 0;
     if (!setjmp(here)) {
@@ -146,7 +147,7 @@ const kvk_kernels *num_prepare(struct num_run *run, const struct num_model *mode
     m.dequant_dtype = model->dequant_dtype;
     m.kinds = kinds;
     status = kvk_prepare(run->ctx, &m, &kernels, &err);
-    run->skipped = status == KVK_E_UNSUPPORTED && m.spec == path;
+    run->skipped = run->may_refuse && (status == KVK_E_UNSUPPORTED || status == KVK_E_SHAPE);
     num_ok(run, status, &err, "kvk_prepare");
     return kernels;
 }
