@@ -35,7 +35,8 @@ static unsigned char *random_rows(size_t count, kvk_dtype dtype, uint64_t *state
     return rows;
 }
 
-static kvk_status copy_to_device(kvk_context *ctx, const void *host, size_t bytes, void *out, kvk_error *err)
+static kvk_status copy_to_device(kvk_context *ctx, const void *host, size_t bytes, void *out,
+                                 kvk_error *err)
 {
     kvk_status status = kvk_alloc(ctx, bytes, (void **)out, err);
     return status || !host ? status : kvk_upload(ctx, *(void **)out, host, bytes, err);
@@ -56,12 +57,14 @@ static void shuffle_pages(struct bench_pool *p, uint64_t *state)
     }
 }
 
-/* Random rows for CHUNK_ROWS tokens, stored again and again to other slots until every slot is written. */
+/* Random rows for CHUNK_ROWS tokens, stored again and again to
+ * other slots until every slot is written. */
 static kvk_status store_all(struct bench_pool *p, uint64_t *state, kvk_error *err)
 {
     const struct bench_shape *shape = &p->shape;
     size_t elements = (size_t)(CHUNK_ROWS * shape->kv_heads * shape->head_size);
-    unsigned char *key = random_rows(elements, shape->dtype, state), *value = random_rows(elements, shape->dtype, state);
+    unsigned char *key = random_rows(elements, shape->dtype, state),
+                  *value = random_rows(elements, shape->dtype, state);
     int64_t *slots = cli_alloc(CHUNK_ROWS, sizeof *slots), total = p->pool.pages * shape->page;
     struct kvk_store_args args = KVK_INIT(struct kvk_store_args);
     void *device_slots = NULL;
@@ -75,9 +78,12 @@ static kvk_status store_all(struct bench_pool *p, uint64_t *state, kvk_error *er
     args.slot_type = KVK_INT64;
     for (int64_t first = 0; first < total && !status; first += args.rows) {
         args.rows = total - first < CHUNK_ROWS ? total - first : CHUNK_ROWS;
-        /* row i of this chunk goes to a slot that a stride coprime to the chunk picks: no two chunks are alike in order */
+        /* row i of this chunk goes to a slot that a stride coprime to
+         * the chunk picks: no two chunks are alike in order */
         for (int64_t i = 0; i < args.rows; i++)
-            slots[i] = args.rows == CHUNK_ROWS ? first + (i * 1021 + first / CHUNK_ROWS * 577) % CHUNK_ROWS : first + i;
+            slots[i] = args.rows == CHUNK_ROWS
+                           ? first + (i * 1021 + first / CHUNK_ROWS * 577) % CHUNK_ROWS
+                           : first + i;
         status = kvk_upload(p->ctx, device_slots, slots, (size_t)args.rows * sizeof *slots, err);
         if (!status)
             status = kvk_store(p->kernels, &args, NULL, err);
@@ -128,23 +134,27 @@ static kvk_status allocate(struct bench_pool *p, uint64_t *state, kvk_error *err
         lengths[i] = (int32_t)shape->context;
     p->query_bytes = 2 * elements;
     p->host_query = random_rows(elements, shape->dtype, state);
-    kvk_status status = kvk_alloc(p->ctx, (size_t)p->pool.pages * p->layout.page_bytes, &p->pool.data, err);
+    kvk_status status =
+        kvk_alloc(p->ctx, (size_t)p->pool.pages * p->layout.page_bytes, &p->pool.data, err);
     if (!status)
-        status = copy_to_device(p->ctx, p->host_tables, (size_t)p->pool.pages * sizeof(int32_t), &p->tables, err);
+        status = copy_to_device(p->ctx, p->host_tables, (size_t)p->pool.pages * sizeof(int32_t),
+                                &p->tables, err);
     if (!status)
-        status = copy_to_device(p->ctx, lengths, (size_t)shape->batch * sizeof *lengths, &p->lengths, err);
+        status = copy_to_device(p->ctx, lengths, (size_t)shape->batch * sizeof *lengths,
+                                &p->lengths, err);
     if (!status)
         status = copy_to_device(p->ctx, p->host_query, p->query_bytes, &p->query, err);
     if (!status)
         status = kvk_alloc(p->ctx, p->query_bytes, &p->out, err);
     if (!status)
-        status = kvk_alloc(p->ctx, p->workspace_bytes ? p->workspace_bytes : 16, &p->workspace, err);
+        status =
+            kvk_alloc(p->ctx, p->workspace_bytes ? p->workspace_bytes : 16, &p->workspace, err);
     free(lengths);
     return status;
 }
 
-kvk_status bench_pool_open(struct bench_pool *p, kvk_context *ctx, const struct bench_shape *shape, size_t total_bytes,
-                           kvk_error *err)
+kvk_status bench_pool_open(struct bench_pool *p, kvk_context *ctx, const struct bench_shape *shape,
+                           size_t total_bytes, kvk_error *err)
 {
     uint64_t state = shape->seed;
     memset(p, 0, sizeof *p);
@@ -188,9 +198,11 @@ void bench_pool_decode_args(const struct bench_pool *p, long set, struct kvk_dec
     args->workspace_bytes = p->workspace_bytes;
 }
 
-/* Adds the squares of differences and of references for the query heads of one KV head of sequence 0. */
-static void compare_head(const struct bench_pool *p, const struct slots *slots, const unsigned char *pages, const int32_t *table,
-                         int head, const unsigned char *out, double *square, double *reference)
+/* Adds the squares of differences and of references for the
+ * query heads of one KV head of sequence 0. */
+static void compare_head(const struct bench_pool *p, const struct slots *slots,
+                         const unsigned char *pages, const int32_t *table, int head,
+                         const unsigned char *out, double *square, double *reference)
 {
     int d = slots->head_size, gqa = (int)p->shape.gqa;
     enum number number = p->shape.dtype == KVK_FLOAT16 ? NUMBER_F16 : NUMBER_BF16;
@@ -215,12 +227,15 @@ static void compare_head(const struct bench_pool *p, const struct slots *slots, 
 }
 
 /* Pages of sequence 0 of set 0, one behind the other. */
-static kvk_status fetch_pages(const struct bench_pool *p, unsigned char *pages, int32_t *table, kvk_error *err)
+static kvk_status fetch_pages(const struct bench_pool *p, unsigned char *pages, int32_t *table,
+                              kvk_error *err)
 {
     kvk_status status = KVK_OK;
     for (long i = 0; i < p->pages_per_sequence && !status; i++) {
-        const char *page = (const char *)p->pool.data + (size_t)p->host_tables[i] * p->layout.page_bytes;
-        status = kvk_download(p->ctx, pages + (size_t)i * p->layout.page_bytes, page, p->layout.page_bytes, err);
+        const char *page =
+            (const char *)p->pool.data + (size_t)p->host_tables[i] * p->layout.page_bytes;
+        status = kvk_download(p->ctx, pages + (size_t)i * p->layout.page_bytes, page,
+                              p->layout.page_bytes, err);
         table[i] = (int32_t)i;
     }
     return status;
@@ -235,9 +250,12 @@ kvk_status bench_pool_verify(const struct bench_pool *p, int splits, double *rel
     double square = 0, reference = 0;
     *rel_l2 = -1;
     int soa = shape->layout && !strcmp(shape->layout, "soa");
-    int known = format && slots_make(format, soa, (int)shape->kv_heads, (int)shape->head_size, (int)shape->page, &slots)
+    int known = format
+                && slots_make(format, soa, (int)shape->kv_heads, (int)shape->head_size,
+                              (int)shape->page, &slots)
                 && slots.page_bytes == p->layout.page_bytes;
-    unsigned char *pages = cli_alloc((size_t)p->pages_per_sequence, p->layout.page_bytes), *out = cli_alloc(p->query_bytes, 1);
+    unsigned char *pages = cli_alloc((size_t)p->pages_per_sequence, p->layout.page_bytes),
+                  *out = cli_alloc(p->query_bytes, 1);
     int32_t *table = cli_alloc((size_t)p->pages_per_sequence, sizeof *table);
     bench_pool_decode_args(p, 0, &args);
     args.splits = splits;
@@ -253,7 +271,8 @@ kvk_status bench_pool_verify(const struct bench_pool *p, int splits, double *rel
     if (!status && known) {
         compare_head(p, &slots, pages, table, 0, out, &square, &reference);
         if (shape->kv_heads > 1)
-            compare_head(p, &slots, pages, table, (int)shape->kv_heads - 1, out, &square, &reference);
+            compare_head(p, &slots, pages, table, (int)shape->kv_heads - 1, out, &square,
+                         &reference);
         *rel_l2 = sqrt(square / reference);
     }
     free(pages);

@@ -2,8 +2,9 @@
 /*
 ** check_store.c - see check_store.h.
 **
-** Counts fields, not bytes. A code may differ only by one level and only where the double-precision value lies next to the
-** boundary between the two; a 16-bit field only by one step; each only at a small rate. All else must be equal.
+** Counts fields, not bytes. A code may differ only by one level and only where the double-precision
+** value lies next to the boundary between the two; a 16-bit field only by one step; each only at a
+** small rate. All else must be equal.
 */
 #include "check_store.h"
 
@@ -58,28 +59,33 @@ static void compare_codes(struct pair *p, struct comparison *c, char side, const
         if (!known)
             find_truth(p, side, at);
         known = 1;
-        int near = side == 'k' ? encode_key_near(s, p->truth[i], ours, theirs) : encode_value_near(p->truth[i], ours, theirs);
+        int near = side == 'k' ? encode_key_near(s, p->truth[i], ours, theirs)
+                               : encode_value_near(p->truth[i], ours, theirs);
         if (!near)
-            compare_bad(c, "row %ld head %d element %d: code %u, expected %u, before rounding %.9g", at->row, at->head, i, ours,
-                        theirs, p->truth[i]);
+            compare_bad(c, "row %ld head %d element %d: code %u, expected %u, before rounding %.9g",
+                        at->row, at->head, i, ours, theirs, p->truth[i]);
     }
 }
 
-static void compare_field(struct pair *p, struct comparison *c, const struct spot *at, size_t offset, size_t file_offset)
+static void compare_field(struct pair *p, struct comparison *c, const struct spot *at,
+                          size_t offset, size_t file_offset)
 {
     uint16_t ours = number_u16(p->ours + offset), theirs = number_u16(p->theirs + file_offset);
-    if (compare_add(c, number_from_half(ours), number_from_half(theirs)) && number_half_steps(ours, theirs) > 1)
+    if (compare_add(c, number_from_half(ours), number_from_half(theirs))
+        && number_half_steps(ours, theirs) > 1)
         compare_bad(c, "row %ld head %d: %04x, expected %04x", at->row, at->head, ours, theirs);
 }
 
-/* Key scalars of two layouts: k_norm (aos) is k_scalar (soa) times the length of the chosen centroids. Both were rounded
- * to fp16, half a unit of 2^-10 each. */
+/* Key scalars of two layouts: k_norm (aos) is k_scalar (soa) times the length of the chosen
+ * centroids. Both were rounded to fp16, half a unit of 2^-10 each. */
 static void compare_scalars_across(struct pair *p, struct comparison *c, const struct spot *at)
 {
     double norm = 0, got = number_from_half(number_u16(p->ours + at->ours.scalar));
     double want = number_from_half(number_u16(p->theirs + at->theirs.scalar));
     for (int i = 0; i < p->slots->head_size; i++) {
-        double x = p->slots->centroids[slots_code(p->theirs + at->theirs.key, p->slots->format->key_bits, i)];
+        double x =
+            p->slots
+                ->centroids[slots_code(p->theirs + at->theirs.key, p->slots->format->key_bits, i)];
         norm += x * x;
     }
     want *= p->slots->soa ? 1 / sqrt(norm) : sqrt(norm);
@@ -109,7 +115,8 @@ static void compare_part(struct pair *p, struct comparison *c, enum part part)
     for (long row = 0; row < p->sample->rows; row++) {
         long slot = p->sample->slot_mapping[row];
         for (int head = 0; slot >= 0 && head < p->slots->heads; head++) {
-            struct spot at = {row, head, slots_at(p->slots, slot, head), slots_at(p->file_slots, slot, head)};
+            struct spot at = {row, head, slots_at(p->slots, slot, head),
+                              slots_at(p->file_slots, slot, head)};
             switch (part) {
             case KEY_CODES: compare_codes(p, c, 'k', &at); break;
             case VALUE_CODES: compare_codes(p, c, 'v', &at); break;
@@ -117,7 +124,9 @@ static void compare_part(struct pair *p, struct comparison *c, enum part part)
             case SCALE: compare_field(p, c, &at, at.ours.scale, at.theirs.scale); break;
             case ZERO: compare_field(p, c, &at, at.ours.zero, at.theirs.zero); break;
             case KEY_SCALES: compare_bytes(p, c, at.ours.key_scales, at.theirs.key_scales); break;
-            case VALUE_SCALES: compare_bytes(p, c, at.ours.value_scales, at.theirs.value_scales); break;
+            case VALUE_SCALES:
+                compare_bytes(p, c, at.ours.value_scales, at.theirs.value_scales);
+                break;
             }
         }
     }
@@ -145,12 +154,13 @@ static void compare_untouched(struct pair *p, struct comparison *c)
         }
     for (size_t i = 0; i < bytes; i++)
         if (!touched[i] && compare_add(c, p->ours[i], p->theirs[i]))
-            compare_bad(c, "byte %zu of page %zu: %02x, expected %02x", i % s->page_bytes, i / s->page_bytes, p->ours[i],
-                        p->theirs[i]);
+            compare_bad(c, "byte %zu of page %zu: %02x, expected %02x", i % s->page_bytes,
+                        i / s->page_bytes, p->ours[i], p->theirs[i]);
     free(touched);
 }
 
-static struct comparison *part(struct pair *p, struct comparisons *all, const char *prefix, const char *field, enum part which)
+static struct comparison *part(struct pair *p, struct comparisons *all, const char *prefix,
+                               const char *field, enum part which)
 {
     char name[64];
     snprintf(name, sizeof name, "%s.%s", prefix, field);
@@ -165,11 +175,13 @@ static void compare_parts(struct pair *p, const char *prefix, struct comparisons
     if (format->key == KEY_CODEBOOK)
         compare_count(part(p, all, prefix, "key_codes", KEY_CODES), key_rate);
     else
-        compare_exact(part(p, all, prefix, format->key == KEY_FP8 ? "key_bytes" : "key_codes", KEY_CODES));
+        compare_exact(
+            part(p, all, prefix, format->key == KEY_FP8 ? "key_bytes" : "key_codes", KEY_CODES));
     if (format->value == VALUE_AFFINE) {
         compare_count(part(p, all, prefix, "value_codes", VALUE_CODES), value_rate);
         if (format->key == KEY_CODEBOOK)
-            compare_count(part(p, all, prefix, p->slots->soa ? "k_scalar" : "k_norm", SCALAR), field_rate);
+            compare_count(part(p, all, prefix, p->slots->soa ? "k_scalar" : "k_norm", SCALAR),
+                          field_rate);
         compare_count(part(p, all, prefix, "v_scale", SCALE), field_rate);
         compare_count(part(p, all, prefix, "v_zero", ZERO), field_rate);
     } else {
@@ -179,10 +191,16 @@ static void compare_parts(struct pair *p, const char *prefix, struct comparisons
     }
 }
 
-static struct pair pair_make(const struct sample *sample, const struct slots *slots, const unsigned char *pool)
+static struct pair pair_make(const struct sample *sample, const struct slots *slots,
+                             const unsigned char *pool)
 {
     size_t d = (size_t)slots->head_size;
-    return (struct pair){sample, slots, &sample->slots, pool, sample->cache->data, cli_alloc(d, sizeof(double)),
+    return (struct pair){sample,
+                         slots,
+                         &sample->slots,
+                         pool,
+                         sample->cache->data,
+                         cli_alloc(d, sizeof(double)),
                          cli_alloc(d, sizeof(double))};
 }
 
@@ -197,8 +215,8 @@ void check_store(const struct sample *sample, const unsigned char *pool, struct 
     free(p.truth);
 }
 
-void check_store_across(const struct sample *sample, const struct slots *slots, const unsigned char *pool,
-                        struct comparisons *all)
+void check_store_across(const struct sample *sample, const struct slots *slots,
+                        const unsigned char *pool, struct comparisons *all)
 {
     struct pair p = pair_make(sample, slots, pool);
     compare_parts(&p, "stored", all);

@@ -6,11 +6,13 @@
 #include "compare.h"
 #include "sample.h"
 
-/* `pool` is what our store left of a pool filled with 0xA5, in the sample's own layout. Adds one comparison a field. */
+/* `pool` is what our store left of a pool filled with 0xA5, in
+ * the sample's own layout. Adds one comparison a field. */
 void check_store(const struct sample *sample, const unsigned char *pool, struct comparisons *all);
 
-/* The same for a pool of another layout (`slots`): codes and fields where each layout keeps them; no untouched bytes. */
-void check_store_across(const struct sample *sample, const struct slots *slots, const unsigned char *pool,
-                        struct comparisons *all);
+/* The same for a pool of another layout (`slots`): codes and
+ * fields where each layout keeps them; no untouched bytes. */
+void check_store_across(const struct sample *sample, const struct slots *slots,
+                        const unsigned char *pool, struct comparisons *all);
 
 #endif

@@ -2,8 +2,8 @@
 /*
 ** cli.h - what the commands share: exit codes, memory, messages.
 **
-** Results go to stdout, messages to stderr. A command is one function `int cmd_NAME(int argc, char **argv)` that
-** returns an exit code; argv[0] is "kvkiln NAME".
+** Results go to stdout, messages to stderr. A command is one function `int cmd_NAME(int argc, char
+** **argv)` that returns an exit code; argv[0] is "kvkiln NAME".
 */
 #ifndef KVKILN_CLI_H
 #define KVKILN_CLI_H
@@ -40,10 +40,12 @@ void cli_error(const char *what, const kvk_error *err);
 /* Parses a whole decimal number inside [low, high]; 0 when `text` is none. */
 int cli_number(const char *text, long low, long high, long *out);
 
-/* Splits "a,b,c" in place: returns the number of items, at most `cap`, or -1 (an empty item, or too many). */
+/* Splits "a,b,c" in place: returns the number of items, at
+ * most `cap`, or -1 (an empty item, or too many). */
 int cli_split(char *text, char **items, int cap);
 
-/* KVK_FLOAT16, KVK_BFLOAT16, or KVK_DTYPE_DEFAULT for an unknown name. Accepts "fp16", "float16", "f16", "bf16", "bfloat16". */
+/* KVK_FLOAT16, KVK_BFLOAT16, or KVK_DTYPE_DEFAULT for an unknown name. Accepts "fp16", "float16",
+ * "f16", "bf16", "bfloat16". */
 kvk_dtype cli_dtype(const char *name);
 const char *cli_dtype_name(kvk_dtype dtype);
 

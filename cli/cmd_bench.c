@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** cmd_bench.c - `kvkiln bench decode`: time of one decode step, beside the copy bandwidth of the same process.
+** cmd_bench.c - `kvkiln bench decode`: time of one decode step, beside the copy bandwidth of the
+** same process.
 **
-** The output is verified first; repetitions take turns on sets of pages, so that a GPU's L2 holds nothing they read. On the
-** host it is a CPU that is timed: useful to compare plans, not to compare machines.
+** The output is verified first; repetitions take turns on sets of pages, so that a GPU's L2 holds
+** nothing they read. On the host it is a CPU that is timed: useful to compare plans, not to compare
+** machines.
 */
 #include "bench_pool.h"
 #include "check_read.h"
@@ -57,7 +59,8 @@ static struct timing summarise(double *ms, long count)
     return (struct timing){median, ms[0], ms[count - 1]};
 }
 
-static kvk_status time_decode(const struct bench_pool *pool, const struct options *o, int host, struct timing *out, kvk_error *err)
+static kvk_status time_decode(const struct bench_pool *pool, const struct options *o, int host,
+                              struct timing *out, kvk_error *err)
 {
     double *ms = cli_alloc((size_t)o->repeats, sizeof *ms);
     struct decode_body body = {.pool = pool};
@@ -109,11 +112,12 @@ static kvk_status copy_bandwidth(kvk_context *ctx, int host, double *gbs, kvk_er
     return status;
 }
 
-static kvk_status measure(const struct device *device, const struct options *o, struct bench_pool *pool, struct figures *f,
-                          kvk_error *err)
+static kvk_status measure(const struct device *device, const struct options *o,
+                          struct bench_pool *pool, struct figures *f, kvk_error *err)
 {
     int host = device_is_host(device);
-    kvk_status status = bench_pool_open(pool, device->ctx, &o->shape, (size_t)(host ? 64 : 512) << 20, err);
+    kvk_status status =
+        bench_pool_open(pool, device->ctx, &o->shape, (size_t)(host ? 64 : 512) << 20, err);
     if (!status)
         status = bench_pool_verify(pool, (int)o->splits, &f->rel_l2, err);
     f->limit = check_output_limit(o->shape.dtype);
@@ -129,47 +133,58 @@ static kvk_status measure(const struct device *device, const struct options *o, 
     return status;
 }
 
-static void print_figures(const struct options *o, const struct bench_pool *pool, const struct figures *f, int host)
+static void print_figures(const struct options *o, const struct bench_pool *pool,
+                          const struct figures *f, int host)
 {
     const struct bench_shape *s = &o->shape;
-    printf("decode %s %s, head size %ld, gqa %ld, %ld KV heads, batch %ld, context %ld, page %ld, %s\n", s->preset,
-           pool->layout.slot_bytes && s->layout ? s->layout : "default layout", s->head_size, s->gqa, s->kv_heads, s->batch,
-           s->context, s->page, cli_dtype_name(s->dtype));
+    printf("decode %s %s, head size %ld, gqa %ld, %ld KV heads, batch %ld, context %ld, page %ld, "
+           "%s\n",
+           s->preset, pool->layout.slot_bytes && s->layout ? s->layout : "default layout",
+           s->head_size, s->gqa, s->kv_heads, s->batch, s->context, s->page,
+           cli_dtype_name(s->dtype));
     if (host)
         printf("this times a CPU running the kernels' host form, not a GPU\n");
     if (f->rel_l2 < 0)
         printf("not verified: %s is no shipped preset\n", s->preset);
     else
-        printf("verified: relative L2 %.2e against double precision (limit %.1e) %s\n", f->rel_l2, f->limit,
-               f->rel_l2 <= f->limit ? "PASS" : "FAIL");
+        printf("verified: relative L2 %.2e against double precision (limit %.1e) %s\n", f->rel_l2,
+               f->limit, f->rel_l2 <= f->limit ? "PASS" : "FAIL");
     if (!(f->rel_l2 <= f->limit))
         return;
-    printf("time      %.4f ms median, %.4f min, %.4f max of %ld\n", f->decode.median, f->decode.low, f->decode.high, o->repeats);
+    printf("time      %.4f ms median, %.4f min, %.4f max of %ld\n", f->decode.median, f->decode.low,
+           f->decode.high, o->repeats);
     printf("read      %zu compressed bytes, %.4g GB/s\n", pool->set_bytes, f->gbs);
     printf("copy      %.1f GB/s (read and written)\n", f->copy_gbs);
     printf("share     %.3g %% of copy bandwidth\n", 100 * f->gbs / f->copy_gbs);
-    printf("kernel    %s: %d registers, %d bytes shared, %d local, %d threads, %d resident CTAs, splits ", f->kernel.name,
-           f->kernel.registers, f->kernel.shared_bytes, f->kernel.local_bytes, f->kernel.threads, f->kernel.resident_ctas);
+    printf("kernel    %s: %d registers, %d bytes shared, %d local, %d threads, %d resident CTAs, "
+           "splits ",
+           f->kernel.name, f->kernel.registers, f->kernel.shared_bytes, f->kernel.local_bytes,
+           f->kernel.threads, f->kernel.resident_ctas);
     printf(o->splits ? "%ld\n" : "chosen by the runtime\n", o->splits);
 }
 
-static void print_json(const struct device *device, const struct options *o, const struct bench_pool *pool,
-                       const struct figures *f)
+static void print_json(const struct device *device, const struct options *o,
+                       const struct bench_pool *pool, const struct figures *f)
 {
     const struct bench_shape *s = &o->shape;
-    json_t *root = json_pack("{s:s, s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I}", "version", kvk_version(), "preset",
-                             s->preset, "layout", s->layout, "head_size", (json_int_t)s->head_size, "gqa", (json_int_t)s->gqa,
-                             "kv_heads", (json_int_t)s->kv_heads, "batch", (json_int_t)s->batch, "context",
-                             (json_int_t)s->context, "page", (json_int_t)s->page, "dtype", cli_dtype_name(s->dtype), "splits",
-                             (json_int_t)o->splits);
-    json_t *times = json_pack("{s:o, s:f, s:b, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:f}", "rel_l2", compare_real(f->rel_l2),
-                              "limit", f->limit, "verified", f->rel_l2 >= 0 && f->rel_l2 <= f->limit, "median_ms",
-                              f->decode.median, "min_ms", f->decode.low, "max_ms", f->decode.high, "repeats",
-                              (json_int_t)o->repeats, "compressed_bytes", (json_int_t)pool->set_bytes, "gbs", f->gbs, "copy_gbs",
-                              f->copy_gbs, "share", f->copy_gbs > 0 ? f->gbs / f->copy_gbs : 0.0);
-    json_t *kernel = json_pack("{s:s?, s:s?, s:i, s:i, s:i, s:i, s:i}", "kernel", f->kernel.name, "origin", f->kernel.origin,
-                               "registers", f->kernel.registers, "shared_bytes", f->kernel.shared_bytes, "local_bytes",
-                               f->kernel.local_bytes, "threads", f->kernel.threads, "resident_ctas", f->kernel.resident_ctas);
+    json_t *root = json_pack("{s:s, s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I}", "version",
+                             kvk_version(), "preset", s->preset, "layout", s->layout, "head_size",
+                             (json_int_t)s->head_size, "gqa", (json_int_t)s->gqa, "kv_heads",
+                             (json_int_t)s->kv_heads, "batch", (json_int_t)s->batch, "context",
+                             (json_int_t)s->context, "page", (json_int_t)s->page, "dtype",
+                             cli_dtype_name(s->dtype), "splits", (json_int_t)o->splits);
+    json_t *times =
+        json_pack("{s:o, s:f, s:b, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:f}", "rel_l2",
+                  compare_real(f->rel_l2), "limit", f->limit, "verified",
+                  f->rel_l2 >= 0 && f->rel_l2 <= f->limit, "median_ms", f->decode.median, "min_ms",
+                  f->decode.low, "max_ms", f->decode.high, "repeats", (json_int_t)o->repeats,
+                  "compressed_bytes", (json_int_t)pool->set_bytes, "gbs", f->gbs, "copy_gbs",
+                  f->copy_gbs, "share", f->copy_gbs > 0 ? f->gbs / f->copy_gbs : 0.0);
+    json_t *kernel =
+        json_pack("{s:s?, s:s?, s:i, s:i, s:i, s:i, s:i}", "kernel", f->kernel.name, "origin",
+                  f->kernel.origin, "registers", f->kernel.registers, "shared_bytes",
+                  f->kernel.shared_bytes, "local_bytes", f->kernel.local_bytes, "threads",
+                  f->kernel.threads, "resident_ctas", f->kernel.resident_ctas);
     json_object_update(root, times);
     json_object_update(root, kernel);
     json_decref(times);
@@ -180,7 +195,17 @@ static void print_json(const struct device *device, const struct options *o, con
     json_decref(root);
 }
 
-enum { OPT_HEAD = 0x100, OPT_GQA, OPT_KV, OPT_BATCH, OPT_CONTEXT, OPT_PAGE, OPT_DTYPE, OPT_SPLITS, OPT_SEED };
+enum {
+    OPT_HEAD = 0x100,
+    OPT_GQA,
+    OPT_KV,
+    OPT_BATCH,
+    OPT_CONTEXT,
+    OPT_PAGE,
+    OPT_DTYPE,
+    OPT_SPLITS,
+    OPT_SEED
+};
 
 static const struct argp_option bench_options[] = {
     {"preset", 'p', "SPEC", 0, "preset or path of a .lua file (default turboquant_4bit_nc)", 0},
@@ -201,7 +226,8 @@ static const struct argp_option bench_options[] = {
     {0},
 };
 
-static void number(struct argp_state *state, const char *option, const char *arg, long low, long high, long *out)
+static void number(struct argp_state *state, const char *option, const char *arg, long low,
+                   long high, long *out)
 {
     if (!cli_number(arg, low, high, out))
         argp_error(state, "--%s: '%s': accepted %ld to %ld", option, arg, low, high);
@@ -281,11 +307,25 @@ static int run_bench(struct device *device, struct options *o)
 
 int cmd_bench(int argc, char **argv)
 {
-    static const struct argp argp = {bench_options, parse, "decode",
-        "Times one decode step over a cache of random rows in shuffled pages, after comparing a sample of its output with double "
-        "precision; prints the share of the copy bandwidth measured in the same process.", 0, 0, 0};
-    struct options o = {.repeats = 20, .shape = {.preset = "turboquant_4bit_nc", .layout = "aos", .dtype = KVK_BFLOAT16,
-                                                 .head_size = 128, .gqa = 4, .kv_heads = 8, .page = 16, .seed = 1}};
+    static const struct argp argp = {
+        bench_options,
+        parse,
+        "decode",
+        "Times one decode step over a cache of random rows in shuffled pages, after comparing a "
+        "sample of its output with double "
+        "precision; prints the share of the copy bandwidth measured in the same process.",
+        0,
+        0,
+        0};
+    struct options o = {.repeats = 20,
+                        .shape = {.preset = "turboquant_4bit_nc",
+                                  .layout = "aos",
+                                  .dtype = KVK_BFLOAT16,
+                                  .head_size = 128,
+                                  .gqa = 4,
+                                  .kv_heads = 8,
+                                  .page = 16,
+                                  .seed = 1}};
     struct device device;
     argp_parse(&argp, argc, argv, 0, 0, &o);
     if (device_open(o.device, o.specs, &device))

@@ -2,8 +2,9 @@
 /*
 ** cmd_build.c - `kvkiln build`: kernels ahead of time, as files.
 **
-** Workers take jobs from a shared counter; each writes its own files (to a temporary name first, so that a file under its
-** final name is complete) and notes what became of it in its job's slot. Results are printed in the order of the jobs.
+** Workers take jobs from a shared counter; each writes its own files (to a temporary name first, so
+** that a file under its final name is complete) and notes what became of it in its job's slot.
+** Results are printed in the order of the jobs.
 */
 #include "cli.h"
 #include "generator.h"
@@ -24,8 +25,9 @@ static const struct {
     const char *name, *family; /* family NULL: all */
     int artifact;
 } emits[] = {
-    {"ll", NULL, GEN_EMIT_LL},          {"opt.ll", NULL, GEN_EMIT_OPT_LL}, {"s", NULL, GEN_EMIT_ASM},
-    {"ptx", "nvptx", GEN_EMIT_PTX},     {"cubin", "nvptx", GEN_EMIT_CUBIN}, {"hsaco", "amdgcn", GEN_EMIT_HSACO},
+    {"ll", NULL, GEN_EMIT_LL},          {"opt.ll", NULL, GEN_EMIT_OPT_LL},
+    {"s", NULL, GEN_EMIT_ASM},          {"ptx", "nvptx", GEN_EMIT_PTX},
+    {"cubin", "nvptx", GEN_EMIT_CUBIN}, {"hsaco", "amdgcn", GEN_EMIT_HSACO},
     {"object", NULL, GEN_EMIT_OBJECT},
 };
 enum { EMITS = sizeof emits / sizeof *emits };
@@ -93,8 +95,8 @@ static unsigned applicable(unsigned emit, const char *family)
     return mask;
 }
 
-static void write_artifacts(const struct work *work, const struct job *job, unsigned mask, const struct gen_artifacts *made,
-                            struct result *result)
+static void write_artifacts(const struct work *work, const struct job *job, unsigned mask,
+                            const struct gen_artifacts *made, struct result *result)
 {
     for (int i = 0; i < EMITS && !result->error; i++) {
         if (!(mask & 1u << i))
@@ -102,10 +104,13 @@ static void write_artifacts(const struct work *work, const struct job *job, unsi
         const void *data = made->data[emits[i].artifact];
         if (!data) {
             result->error = cli_format("no %s was made%s", emits[i].name,
-                                       emits[i].artifact == GEN_EMIT_CUBIN ? " (is there an assembler? see kvkiln doctor)" : "");
+                                       emits[i].artifact == GEN_EMIT_CUBIN
+                                           ? " (is there an assembler? see kvkiln doctor)"
+                                           : "");
             break;
         }
-        char *path = cli_format("%s/%s.%s.%s", work->options->out, job->name, job->request.target, emits[i].name);
+        char *path = cli_format("%s/%s.%s.%s", work->options->out, job->name, job->request.target,
+                                emits[i].name);
         if (write_file(path, data, made->bytes[emits[i].artifact], &result->error))
             result->files[result->nfiles++] = path;
         else
@@ -140,7 +145,8 @@ static void build_one(const struct work *work, const struct job *job, struct res
     work->api->artifacts_free(&made);
 }
 
-static void progress(const struct work *work, int done, const struct job *job, const struct result *result)
+static void progress(const struct work *work, int done, const struct job *job,
+                     const struct result *result)
 {
     char *what = job_describe(job);
     if (result->error)
@@ -158,7 +164,8 @@ static void *worker(void *data)
         build_one(work, &work->jobs->items[i], &work->results[i]);
         if (work->results[i].error)
             atomic_fetch_add(&work->failed, 1);
-        progress(work, atomic_fetch_add(&work->done, 1) + 1, &work->jobs->items[i], &work->results[i]);
+        progress(work, atomic_fetch_add(&work->done, 1) + 1, &work->jobs->items[i],
+                 &work->results[i]);
     }
     return NULL;
 }
@@ -171,7 +178,8 @@ static void run_workers(struct work *work)
     pthread_attr_t attributes;
     count = count > 64 ? 64 : count;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 8 << 20); /* LLVM recurses deeply; musl's default is small */
+    pthread_attr_setstacksize(&attributes,
+                              8 << 20); /* LLVM recurses deeply; musl's default is small */
     while (started < count - 1 && !pthread_create(&threads[started], &attributes, worker, work))
         started++;
     worker(work);
@@ -186,8 +194,9 @@ static void report(const struct work *work)
     json_t *written = json_array(), *failures = json_array();
     for (int i = 0; i < work->jobs->ntexts; i++)
         if (work->jobs->spec_errors[i])
-            json_array_append_new(failures, json_pack("{s:s, s:s}", "spec", work->options->lists.specs[i], "error",
-                                                      work->jobs->spec_errors[i]));
+            json_array_append_new(failures,
+                                  json_pack("{s:s, s:s}", "spec", work->options->lists.specs[i],
+                                            "error", work->jobs->spec_errors[i]));
     for (int i = 0; i < work->jobs->count; i++) {
         struct result *r = &work->results[i];
         for (int f = 0; f < r->nfiles; f++, files++) {
@@ -198,19 +207,22 @@ static void report(const struct work *work)
         }
         if (r->error) {
             char *what = job_describe(&work->jobs->items[i]);
-            json_array_append_new(failures, json_pack("{s:s, s:s}", "kernel", what, "error", r->error));
+            json_array_append_new(failures,
+                                  json_pack("{s:s, s:s}", "kernel", what, "error", r->error));
             free(what);
         }
         free(r->error);
     }
     if (work->options->json) {
-        json_t *root = json_pack("{s:s, s:i, s:i, s:O, s:O}", "version", kvk_version(), "kernels", work->jobs->count - work->failed,
-                                 "failed", failed, "files", written, "failures", failures);
+        json_t *root = json_pack("{s:s, s:i, s:i, s:O, s:O}", "version", kvk_version(), "kernels",
+                                 work->jobs->count - work->failed, "failed", failed, "files",
+                                 written, "failures", failures);
         json_dumpf(root, stdout, JSON_INDENT(2));
         printf("\n");
         json_decref(root);
     } else {
-        printf("%d kernels, %d files, %d failed\n", work->jobs->count - work->failed, files, failed);
+        printf("%d kernels, %d files, %d failed\n", work->jobs->count - work->failed, files,
+               failed);
     }
     json_decref(written);
     json_decref(failures);
@@ -229,7 +241,8 @@ static void parse_emit(struct argp_state *state, struct options *o, char *arg)
             if (!strcmp(items[i], emits[e].name))
                 found = e;
         if (found < 0)
-            argp_error(state, "--emit: '%s': accepted ll, opt.ll, s, ptx, cubin, hsaco, object", items[i]);
+            argp_error(state, "--emit: '%s': accepted ll, opt.ll, s, ptx, cubin, hsaco, object",
+                       items[i]);
         else
             o->emit |= 1u << found;
     }
@@ -252,8 +265,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option build_options[] = {
-    {"emit", 'e', "E,...", 0, "ll, opt.ll, s, ptx, cubin, hsaco, object (default object); what a target's family does not have is "
-     "left out there", 2},
+    {"emit", 'e', "E,...", 0,
+     "ll, opt.ll, s, ptx, cubin, hsaco, object (default object); what a target's family does not "
+     "have is "
+     "left out there",
+     2},
     {"output", 'o', "DIR", 0, "where files go (default out/kernels)", 2},
     {"jobs", 'j', "N", 0, "kernels compiled at a time (default: one a core)", 2},
     {"json", 'J', 0, 0, "results as JSON", 2},
@@ -263,10 +279,18 @@ static const struct argp_option build_options[] = {
 int cmd_build(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&jobs_argp, 0, 0, 0}, {0}};
-    static const struct argp argp = {build_options, parse, "SPEC...",
-        "Compiles every combination of the lists to files NAME.TARGET.EXT. SPEC is a preset's name or the path of a .lua file. "
-        "Left out: all kinds, every layout of the spec.\vExit status: 0 only if everything was written; 1 something failed; "
-        "2 usage.", children, 0, 0};
+    static const struct argp argp = {
+        build_options,
+        parse,
+        "SPEC...",
+        "Compiles every combination of the lists to files NAME.TARGET.EXT. SPEC is a preset's name "
+        "or the path of a .lua file. "
+        "Left out: all kinds, every layout of the spec.\vExit status: 0 only if everything was "
+        "written; 1 something failed; "
+        "2 usage.",
+        children,
+        0,
+        0};
     struct options o = {.out = "out/kernels", .emit = 1u << (EMITS - 1)};
     struct jobs jobs;
     kvk_error err = {0};

@@ -2,7 +2,8 @@
 /*
 ** cmd_check.c - `kvkiln check`: sample files against the kernels of one device.
 **
-** A file passes when it could be read and all its comparisons hold. Every file is tried, whatever happened to the others.
+** A file passes when it could be read and all its comparisons hold. Every file is tried, whatever
+** happened to the others.
 */
 #include "check_read.h"
 #include "check_store.h"
@@ -31,8 +32,8 @@ struct outcome {
 static const double unrounded_limit = 2.6e-2;
 
 /* Stores the rows and compares what came of it; for another layout the pool is kept in *ours. */
-static kvk_status store_and_compare(struct run *run, const char *layout, struct slots *slots, unsigned char **ours,
-                                    struct comparisons *all, kvk_error *err)
+static kvk_status store_and_compare(struct run *run, const char *layout, struct slots *slots,
+                                    unsigned char **ours, struct comparisons *all, kvk_error *err)
 {
     const struct sample *s = run->sample;
     kvk_status status = run_store(run, err);
@@ -42,7 +43,9 @@ static kvk_status store_and_compare(struct run *run, const char *layout, struct 
     status = run_pool_download(run, pool, err);
     if (!status && !strcmp(layout, s->layout))
         check_store(s, pool, all);
-    else if (!status && slots_make(s->slots.format, !strcmp(layout, "soa"), s->kv_heads, s->head_size, s->page_tokens, slots)) {
+    else if (!status
+             && slots_make(s->slots.format, !strcmp(layout, "soa"), s->kv_heads, s->head_size,
+                           s->page_tokens, slots)) {
         check_store_across(s, slots, pool, all);
         *ours = pool;
         return KVK_OK;
@@ -51,39 +54,44 @@ static kvk_status store_and_compare(struct run *run, const char *layout, struct 
     return status;
 }
 
-/* Outputs of a cache whose reference rounds the query to FP8: the derived spec does the same; the plain one is shown too. */
-static kvk_status check_fp8_query(struct device *device, struct run *plain, const char *layout, struct comparisons *all,
-                                  kvk_error *err)
+/* Outputs of a cache whose reference rounds the query to FP8: the
+ * derived spec does the same; the plain one is shown too. */
+static kvk_status check_fp8_query(struct device *device, struct run *plain, const char *layout,
+                                  struct comparisons *all, kvk_error *err)
 {
     const struct sample *s = plain->sample;
     struct run rounded;
     unsigned char *pool = cli_alloc(plain->pool_bytes, 1);
-    kvk_status status = run_open(&rounded, device->ctx, s, "ultraquant_4bit_e4m3q", layout, check_output_kinds(s), err);
+    kvk_status status = run_open(&rounded, device->ctx, s, "ultraquant_4bit_e4m3q", layout,
+                                 check_output_kinds(s), err);
     if (!status) {
         status = run_pool_download(plain, pool, err);
         if (!status)
             status = run_pool_upload(&rounded, pool, err);
         if (!status)
-            status = check_outputs(&rounded, &(struct check_rule){"", check_output_limit(s->dtype), NULL}, all, err);
+            status = check_outputs(
+                &rounded, &(struct check_rule){"", check_output_limit(s->dtype), NULL}, all, err);
         run_close(&rounded);
     }
     free(pool);
     int first = all->count;
     if (!status)
-        status = check_outputs(plain, &(struct check_rule){".unrounded_query", unrounded_limit, NULL}, all, err);
+        status = check_outputs(
+            plain, &(struct check_rule){".unrounded_query", unrounded_limit, NULL}, all, err);
     for (int i = first; i < all->count; i++)
         all->items[i].informational = 1;
     return status;
 }
 
-static kvk_status check_sample(struct device *device, const struct sample *s, const char *layout, struct comparisons *all,
-                               kvk_error *err)
+static kvk_status check_sample(struct device *device, const struct sample *s, const char *layout,
+                               struct comparisons *all, kvk_error *err)
 {
     unsigned outputs = check_output_kinds(s), dequant = check_dequant_kinds(s);
     unsigned char *bytes = NULL;
     struct slots slots;
     struct run run;
-    kvk_status status = run_open(&run, device->ctx, s, s->preset, layout, (s->key ? KVK_STORE : 0) | outputs | dequant, err);
+    kvk_status status = run_open(&run, device->ctx, s, s->preset, layout,
+                                 (s->key ? KVK_STORE : 0) | outputs | dequant, err);
     if (status)
         return status;
     if (s->key)
@@ -130,7 +138,8 @@ static enum cli_exit code_of(kvk_status status)
     }
 }
 
-static void check_file(struct device *device, const struct options *o, const char *path, struct outcome *out)
+static void check_file(struct device *device, const struct options *o, const char *path,
+                       struct outcome *out)
 {
     char reason[SAFETENSORS_ERROR];
     kvk_error err = {0};
@@ -148,7 +157,8 @@ static void check_file(struct device *device, const struct options *o, const cha
         return;
     }
     if (!own && !s->key) {
-        snprintf(out->error, sizeof out->error, "nothing to store in layout %s: no key, value and slot_mapping", o->layout);
+        snprintf(out->error, sizeof out->error,
+                 "nothing to store in layout %s: no key, value and slot_mapping", o->layout);
         out->code = CLI_USAGE;
         return;
     }
@@ -168,16 +178,16 @@ static void print_outcome(const char *path, const struct outcome *out)
     const struct sample *s = &out->sample;
     printf("%s", path);
     if (s->preset)
-        printf(": %s %s, head size %d, %d/%d heads, page %d, %s", s->preset, s->layout, s->head_size, s->query_heads,
-               s->kv_heads, s->page_tokens, cli_dtype_name(s->dtype));
+        printf(": %s %s, head size %d, %d/%d heads, page %d, %s", s->preset, s->layout,
+               s->head_size, s->query_heads, s->kv_heads, s->page_tokens, cli_dtype_name(s->dtype));
     printf("\n");
     for (int i = 0; i < out->all.count; i++) {
         const struct comparison *c = &out->all.items[i];
         char limit[32];
         compare_limit_text(c, limit, sizeof limit);
-        printf("  %-38s %8ld %7ld differ  max %9.3g  rel L2 %9.3g  limit %-11s %s%s%s\n", c->name, c->count, c->differ,
-               c->max_diff, c->rel_l2, limit, c->pass ? "PASS" : "FAIL", c->pass || !c->note[0] ? "" : "  ",
-               c->pass ? "" : c->note);
+        printf("  %-38s %8ld %7ld differ  max %9.3g  rel L2 %9.3g  limit %-11s %s%s%s\n", c->name,
+               c->count, c->differ, c->max_diff, c->rel_l2, limit, c->pass ? "PASS" : "FAIL",
+               c->pass || !c->note[0] ? "" : "  ", c->pass ? "" : c->note);
     }
     for (int i = 0; i < s->st.ntensors; i++)
         if (!sample_knows(s->st.tensors[i].name))
@@ -197,8 +207,9 @@ static json_t *outcome_json(const char *path, const struct outcome *out)
         if (!sample_knows(s->st.tensors[i].name))
             json_array_append_new(skipped, json_string(s->st.tensors[i].name));
     json_t *name = json_string(path);
-    json_t *object = json_pack("{s:o, s:s?, s:b, s:o, s:o}", "file", name ? name : json_string("?"), "preset", s->preset,
-                               "pass", out->code == CLI_OK, "tensors", tensors, "not_compared", skipped);
+    json_t *object = json_pack("{s:o, s:s?, s:b, s:o, s:o}", "file", name ? name : json_string("?"),
+                               "preset", s->preset, "pass", out->code == CLI_OK, "tensors", tensors,
+                               "not_compared", skipped);
     if (s->preset)
         json_object_set_new(object, "layout", json_string(s->layout));
     if (out->error[0])
@@ -206,7 +217,8 @@ static json_t *outcome_json(const char *path, const struct outcome *out)
     return object;
 }
 
-/* A comparison that failed says most, then a device that broke down, then input that could not be read. */
+/* A comparison that failed says most, then a device that broke
+ * down, then input that could not be read. */
 static enum cli_exit worse(enum cli_exit a, enum cli_exit b)
 {
     static const int rank[] = {[CLI_OK] = 0, [CLI_USAGE] = 1, [CLI_DEVICE] = 2, [CLI_FAILED] = 3};
@@ -232,8 +244,8 @@ static enum cli_exit check_all(struct device *device, const struct options *o)
         sample_close(&out->sample);
     }
     if (o->json) {
-        json_t *root = json_pack("{s:s, s:o, s:i, s:i}", "version", kvk_version(), "files", files, "passed", passed, "failed",
-                                 o->nfiles - passed);
+        json_t *root = json_pack("{s:s, s:o, s:i, s:i}", "version", kvk_version(), "files", files,
+                                 "passed", passed, "failed", o->nfiles - passed);
         device_json(device, root);
         json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
         printf("\n");
@@ -250,7 +262,8 @@ enum { OPT_DEVICE = 'd', OPT_LAYOUT = 'l', OPT_JSON = 'j', OPT_SPECS = 's' };
 
 static const struct argp_option argp_options[] = {
     {"device", OPT_DEVICE, "DEVICE", 0, "auto (default), host, cuda:0, hip:0", 0},
-    {"layout", OPT_LAYOUT, "LAYOUT", 0, "aos or soa: store into this layout instead of the file's", 0},
+    {"layout", OPT_LAYOUT, "LAYOUT", 0, "aos or soa: store into this layout instead of the file's",
+     0},
     {"specs", OPT_SPECS, "DIR", 0, "look for presets here first", 0},
     {"json", OPT_JSON, 0, 0, "results as JSON", 0},
     {0},
@@ -279,11 +292,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 int cmd_check(int argc, char **argv)
 {
-    static const struct argp argp = {argp_options, parse, "FILE.safetensors...",
-        "Compares the kernels of a device with sample files: bytes stored from key and value, and what dequant, decode and "
-        "unified read from the file's own cache.\v"
-        "Exit status: 0 all compared and passed; 1 a comparison failed; 2 usage, an unreadable file or nothing comparable; "
-        "3 the device is unusable.", 0, 0, 0};
+    static const struct argp argp = {argp_options,
+                                     parse,
+                                     "FILE.safetensors...",
+                                     "Compares the kernels of a device with sample files: bytes "
+                                     "stored from key and value, and what dequant, decode and "
+                                     "unified read from the file's own cache.\v"
+                                     "Exit status: 0 all compared and passed; 1 a comparison "
+                                     "failed; 2 usage, an unreadable file or nothing comparable; "
+                                     "3 the device is unusable.",
+                                     0,
+                                     0,
+                                     0};
     struct options o = {0};
     struct device device;
     argp_parse(&argp, argc, argv, 0, 0, &o);

@@ -2,9 +2,10 @@
 /*
 ** cmd_demo.c - `kvkiln demo`: the main job on the sample cases that come with kvkiln.
 **
-** For each case: K and V rows are stored into a compressed cache, one query a sequence attends to it, and the output is held
-** against attention over the uncompressed rows in double precision (what compression costs) and against the reference
-** kernels' output in the file (whether this is the same computation).
+** For each case: K and V rows are stored into a compressed cache, one query a sequence attends to
+** it, and the output is held against attention over the uncompressed rows in double precision (what
+** compression costs) and against the reference kernels' output in the file (whether this is the
+** same computation).
 */
 #include "check_read.h"
 #include "device.h"
@@ -40,7 +41,8 @@ struct outcome {
     int pass;
 };
 
-/* Queries: decode_query, or the last row of each sequence's unified chunk. 0 when the file has neither. */
+/* Queries: decode_query, or the last row of each sequence's
+ * unified chunk. 0 when the file has neither. */
 static int job_make(const struct sample *s, struct job *job)
 {
     const struct tensor *unified = s->unified_query ? safetensors_get(&s->st, "unified_out") : NULL;
@@ -59,8 +61,10 @@ static int job_make(const struct sample *s, struct job *job)
         job->position[i] = present ? s->lengths[i] - 1 : -1;
         if (!present)
             continue;
-        memcpy(job->query + (size_t)i * bytes, (decode ? s->decode_query : s->unified_query)->data + (size_t)row * bytes, bytes);
-        memcpy(job->reference + (size_t)i * bytes, (decode ? s->decode_out : unified)->data + (size_t)row * bytes, bytes);
+        memcpy(job->query + (size_t)i * bytes,
+               (decode ? s->decode_query : s->unified_query)->data + (size_t)row * bytes, bytes);
+        memcpy(job->reference + (size_t)i * bytes,
+               (decode ? s->decode_out : unified)->data + (size_t)row * bytes, bytes);
     }
     return 1;
 }
@@ -86,7 +90,8 @@ static long *rows_of_slots(const struct sample *s)
 }
 
 /* Uncompressed rows of one sequence and head. */
-static void exact_rows(const struct sample *s, const long *rows, long sequence, int head, struct oracle_rows *out)
+static void exact_rows(const struct sample *s, const long *rows, long sequence, int head,
+                       struct oracle_rows *out)
 {
     long tokens = s->lengths[sequence], d = s->head_size;
     *out = (struct oracle_rows){.head_size = (int)d, .tokens = tokens};
@@ -107,7 +112,8 @@ static void exact_rows(const struct sample *s, const long *rows, long sequence, 
 static double exact_error(const struct sample *s, const struct job *job)
 {
     int gqa = s->query_heads / s->kv_heads, d = s->head_size;
-    double square = 0, reference = 0, *query = cli_alloc((size_t)d, sizeof *query), *out = cli_alloc((size_t)d, sizeof *out);
+    double square = 0, reference = 0, *query = cli_alloc((size_t)d, sizeof *query),
+           *out = cli_alloc((size_t)d, sizeof *out);
     long *rows = rows_of_slots(s);
     struct oracle_mask mask = {.scale = s->scale};
     for (long i = 0; i < s->sequences; i++)
@@ -138,8 +144,10 @@ static double reference_error(const struct sample *s, const struct job *job)
     double square = 0, reference = 0;
     size_t count = job->row_bytes / 2;
     for (long i = 0; i < s->sequences; i++)
-        for (size_t j = (size_t)i * count; job->position[i] >= 0 && j < (size_t)(i + 1) * count; j++) {
-            double want = number_at(s->number, job->reference, j), diff = number_at(s->number, job->out, j) - want;
+        for (size_t j = (size_t)i * count; job->position[i] >= 0 && j < (size_t)(i + 1) * count;
+             j++) {
+            double want = number_at(s->number, job->reference, j),
+                   diff = number_at(s->number, job->out, j) - want;
             square += diff * diff;
             reference += want * want;
         }
@@ -154,28 +162,33 @@ static void plan_text(const struct run *run, char *text, size_t cap)
     *text = '\0';
     if (kvk_kernel(run->kernels, KVK_DECODE, &info, NULL) || !info.manifest)
         return;
-    for (const char *line = info.manifest; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+    for (const char *line = info.manifest; line && *line;
+         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
         int size = (int)strcspn(line, "\n#"); /* the reason stands behind a # */
         while (size && line[size - 1] == ' ')
             size--;
         if (strncmp(line, "plan.", 5) || length + (size_t)size + 3 > cap)
             continue;
-        length += (size_t)snprintf(text + length, cap - length, "%s%.*s", length ? ", " : "", size - 5, line + 5);
+        length += (size_t)snprintf(text + length, cap - length, "%s%.*s", length ? ", " : "",
+                                   size - 5, line + 5);
     }
 }
 
-static kvk_status run_case(struct device *device, const struct sample *s, struct job *job, struct outcome *out, kvk_error *err)
+static kvk_status run_case(struct device *device, const struct sample *s, struct job *job,
+                           struct outcome *out, kvk_error *err)
 {
     struct run run;
     double start = cli_now_ms();
-    kvk_status status = run_open(&run, device->ctx, s, s->preset, s->layout, KVK_STORE | KVK_DECODE, err);
+    kvk_status status =
+        run_open(&run, device->ctx, s, s->preset, s->layout, KVK_STORE | KVK_DECODE, err);
     out->prepare_ms = cli_now_ms() - start;
     if (status)
         return status;
     start = cli_now_ms();
     status = run_store(&run, err);
     out->store_ms = cli_now_ms() - start;
-    struct run_attend attend = {.query = job->query, .out = job->out, .rows = s->sequences, .time_repeats = TIME_REPEATS};
+    struct run_attend attend = {
+        .query = job->query, .out = job->out, .rows = s->sequences, .time_repeats = TIME_REPEATS};
     if (!status)
         status = run_decode(&run, &attend, err);
     out->decode_ms = attend.ms;
@@ -201,7 +214,8 @@ static void run_file(struct device *device, const char *path, struct sample *s, 
     if (run_case(device, s, &job, out, &err)) {
         snprintf(out->error, sizeof out->error, "%s: %s", kvk_status_name(err.status), err.text);
     } else {
-        out->limit = s->slots.format->key == KEY_E2M1 ? unrounded_limit : check_output_limit(s->dtype);
+        out->limit =
+            s->slots.format->key == KEY_E2M1 ? unrounded_limit : check_output_limit(s->dtype);
         out->exact_error = exact_error(s, &job);
         out->reference_error = reference_error(s, &job);
         out->pass = out->reference_error <= out->limit && isfinite(out->exact_error);
@@ -238,13 +252,16 @@ static void print_case(const char *path, const struct sample *s, const struct ou
         printf("%s\n    ERROR %s\n", name, out->error);
         return;
     }
-    printf("%s %s, head size %d, %d query heads on %d KV heads, page %d, %s\n", s->preset, s->layout, s->head_size,
-           s->query_heads, s->kv_heads, s->page_tokens, cli_dtype_name(s->dtype));
-    printf("    compression %.2fx (%zu bytes a token and head), error to exact attention %.4f, to the reference %.1e (limit %.1e) "
-           "%s\n", 4.0 * s->head_size / (double)s->slots.slot_bytes, s->slots.slot_bytes, out->exact_error, out->reference_error,
-           out->limit, out->pass ? "PASS" : "FAIL");
-    printf("    store %ld rows %.2f ms, decode %ld sequences %.3f ms, kernels ready in %.0f ms\n", s->rows, out->store_ms,
-           s->sequences, out->decode_ms, out->prepare_ms);
+    printf("%s %s, head size %d, %d query heads on %d KV heads, page %d, %s\n", s->preset,
+           s->layout, s->head_size, s->query_heads, s->kv_heads, s->page_tokens,
+           cli_dtype_name(s->dtype));
+    printf("    compression %.2fx (%zu bytes a token and head), error to exact attention %.4f, to "
+           "the reference %.1e (limit %.1e) "
+           "%s\n",
+           4.0 * s->head_size / (double)s->slots.slot_bytes, s->slots.slot_bytes, out->exact_error,
+           out->reference_error, out->limit, out->pass ? "PASS" : "FAIL");
+    printf("    store %ld rows %.2f ms, decode %ld sequences %.3f ms, kernels ready in %.0f ms\n",
+           s->rows, out->store_ms, s->sequences, out->decode_ms, out->prepare_ms);
     if (out->plan[0])
         printf("    plan: %s\n", out->plan);
     fflush(stdout);
@@ -257,16 +274,19 @@ static json_t *case_json(const char *path, const struct sample *s, const struct 
         json_object_set_new(object, "error", json_string(out->error));
         return object;
     }
-    json_t *rest = json_pack("{s:s, s:s, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:s}", "preset", s->preset, "layout", s->layout, "ratio",
-                             4.0 * s->head_size / (double)s->slots.slot_bytes, "exact_error", compare_real(out->exact_error),
-                             "reference_error", compare_real(out->reference_error), "limit", out->limit, "store_ms",
-                             out->store_ms, "decode_ms", out->decode_ms, "prepare_ms", out->prepare_ms, "plan", out->plan);
+    json_t *rest = json_pack(
+        "{s:s, s:s, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:s}", "preset", s->preset, "layout",
+        s->layout, "ratio", 4.0 * s->head_size / (double)s->slots.slot_bytes, "exact_error",
+        compare_real(out->exact_error), "reference_error", compare_real(out->reference_error),
+        "limit", out->limit, "store_ms", out->store_ms, "decode_ms", out->decode_ms, "prepare_ms",
+        out->prepare_ms, "plan", out->plan);
     json_object_update(object, rest);
     json_decref(rest);
     return object;
 }
 
-static enum cli_exit run_all(struct device *device, const struct options *o, char **paths, int count)
+static enum cli_exit run_all(struct device *device, const struct options *o, char **paths,
+                             int count)
 {
     int passed = 0;
     double start = cli_now_ms();
@@ -284,15 +304,15 @@ static enum cli_exit run_all(struct device *device, const struct options *o, cha
         free(paths[i]);
     }
     if (o->json) {
-        json_t *root = json_pack("{s:s, s:O, s:i, s:i}", "version", kvk_version(), "cases", cases, "passed", passed, "failed",
-                                 count - passed);
+        json_t *root = json_pack("{s:s, s:O, s:i, s:i}", "version", kvk_version(), "cases", cases,
+                                 "passed", passed, "failed", count - passed);
         device_json(device, root);
         json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
         printf("\n");
         json_decref(root);
     } else {
-        printf("%d of %d cases agree with the reference, in %.1f s on %s (%s)\n", passed, count, (cli_now_ms() - start) / 1e3,
-               device->info.device, device->info.name);
+        printf("%d of %d cases agree with the reference, in %.1f s on %s (%s)\n", passed, count,
+               (cli_now_ms() - start) / 1e3, device->info.device, device->info.name);
     }
     json_decref(cases);
     return passed == count ? CLI_OK : CLI_FAILED;
@@ -312,12 +332,21 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 int cmd_demo(int argc, char **argv)
 {
-    static const struct argp_option option[] = {{"device", 'd', "DEVICE", 0, "auto (default), host, cuda:0, hip:0", 0},
-                                                {"data", 'D', "DIR", 0, "folder of sample cases", 0},
-                                                {"specs", 's', "DIR", 0, "look for presets here first", 0},
-                                                {"json", 'j', 0, 0, "results as JSON", 0}, {0}};
-    static const struct argp argp = {option, parse, 0, "Compresses the K and V of sample cases, attends to them, and compares with "
-                                     "exact attention and with the reference kernels.", 0, 0, 0};
+    static const struct argp_option option[] = {
+        {"device", 'd', "DEVICE", 0, "auto (default), host, cuda:0, hip:0", 0},
+        {"data", 'D', "DIR", 0, "folder of sample cases", 0},
+        {"specs", 's', "DIR", 0, "look for presets here first", 0},
+        {"json", 'j', 0, 0, "results as JSON", 0},
+        {0}};
+    static const struct argp argp = {
+        option,
+        parse,
+        0,
+        "Compresses the K and V of sample cases, attends to them, and compares with "
+        "exact attention and with the reference kernels.",
+        0,
+        0,
+        0};
     struct options o = {0};
     struct device device;
     char *paths[MOST_CASES];
@@ -325,7 +354,10 @@ int cmd_demo(int argc, char **argv)
     char *dir = paths_data(o.data);
     int count = dir ? list_cases(dir, paths) : 0;
     if (!count) {
-        cli_message("no sample cases in %s: name their folder with --data DIR", dir ? dir : o.data ? o.data : "tests/data");
+        cli_message("no sample cases in %s: name their folder with --data DIR", dir ? dir
+                                                                                : o.data
+                                                                                    ? o.data
+                                                                                    : "tests/data");
         free(dir);
         return CLI_USAGE;
     }

@@ -49,18 +49,20 @@ static int show_device(struct doctor *doctor, const char *name, int first)
         if (first) {
             char *text = cli_format("not usable: %s", err.text);
             line(doctor, name, text);
-            json_array_append_new(doctor->devices, json_pack("{s:s, s:b, s:s}", "device", name, "usable", 0, "reason", err.text));
+            json_array_append_new(doctor->devices, json_pack("{s:s, s:b, s:s}", "device", name,
+                                                             "usable", 0, "reason", err.text));
             free(text);
         }
         kvk_close(ctx);
         return 0;
     }
-    char *text = cli_format("%s, target %s, %d multiprocessors, %.1f GiB", info.name, info.target, info.multiprocessors,
-                            (double)info.memory_bytes / (1 << 30));
+    char *text = cli_format("%s, target %s, %d multiprocessors, %.1f GiB", info.name, info.target,
+                            info.multiprocessors, (double)info.memory_bytes / (1 << 30));
     line(doctor, info.device, text);
     json_array_append_new(doctor->devices,
-                          json_pack("{s:s, s:b, s:s, s:s, s:i, s:I}", "device", info.device, "usable", 1, "name", info.name,
-                                    "target", info.target, "multiprocessors", info.multiprocessors, "memory_bytes",
+                          json_pack("{s:s, s:b, s:s, s:s, s:i, s:I}", "device", info.device,
+                                    "usable", 1, "name", info.name, "target", info.target,
+                                    "multiprocessors", info.multiprocessors, "memory_bytes",
                                     (json_int_t)info.memory_bytes));
     free(text);
     kvk_close(ctx);
@@ -82,7 +84,8 @@ static int show_family(struct doctor *doctor, const char *family)
 
 static void show_devices(struct doctor *doctor)
 {
-    int cuda = show_family(doctor, "cuda"), hip = show_family(doctor, "hip"), host = show_device(doctor, "host", 1);
+    int cuda = show_family(doctor, "cuda"), hip = show_family(doctor, "hip"),
+        host = show_device(doctor, "host", 1);
     if (!cuda)
         missing(doctor, "NVIDIA GPUs: a driver (libcuda.so.1) and a device");
     if (!hip)
@@ -98,17 +101,21 @@ static void show_assembler(struct doctor *doctor)
     char *text = found ? cli_format("%s (%s)", assembler.name, assembler.path)
                        : cli_format("none: PTX is left to the driver's compiler");
     line(doctor, "assembler", text);
-    json_object_set_new(doctor->root, "assembler", found ? json_pack("{s:s, s:s}", "name", assembler.name, "path", assembler.path)
-                                                         : json_null());
+    json_object_set_new(
+        doctor->root, "assembler",
+        found ? json_pack("{s:s, s:s}", "name", assembler.name, "path", assembler.path)
+              : json_null());
     if (!found)
-        missing(doctor, "cubins ahead of time (build --emit cubin): nvJitLink or ptxas of a CUDA toolkit");
+        missing(doctor,
+                "cubins ahead of time (build --emit cubin): nvJitLink or ptxas of a CUDA toolkit");
     free(text);
 }
 
 /* The folder that the runtime uses, malloc'd; "" is memory only, NULL when there is none. */
 static char *cache_dir(void)
 {
-    const char *set = getenv("KVKILN_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *set = getenv("KVKILN_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
     if (set)
         return cli_format("%s", set);
     if (xdg && *xdg)
@@ -131,13 +138,16 @@ static void show_cache(struct doctor *doctor)
 {
     char *dir = cache_dir();
     int usable = dir && *dir && writable(dir);
-    char *text = !dir    ? cli_format("none: neither KVKILN_CACHE_DIR, XDG_CACHE_HOME nor HOME is set")
+    char *text = !dir ? cli_format("none: neither KVKILN_CACHE_DIR, XDG_CACHE_HOME nor HOME is set")
                  : !*dir ? cli_format("memory only (KVKILN_CACHE_DIR is empty)")
                          : cli_format("%s%s", dir, usable ? "" : " (not writable)");
     line(doctor, "cache", text);
-    json_object_set_new(doctor->root, "cache", json_pack("{s:s?, s:b}", "path", dir, "writable", usable));
+    json_object_set_new(doctor->root, "cache",
+                        json_pack("{s:s?, s:b}", "path", dir, "writable", usable));
     if (!usable)
-        missing(doctor, "keeping compiled kernels between runs: a writable cache folder (KVKILN_CACHE_DIR)");
+        missing(
+            doctor,
+            "keeping compiled kernels between runs: a writable cache folder (KVKILN_CACHE_DIR)");
     free(text);
     free(dir);
 }
@@ -149,7 +159,8 @@ static void show_generator(struct doctor *doctor)
     if (!api) {
         char *text = cli_format("not usable: %s", err.text);
         line(doctor, "generator", text);
-        json_object_set_new(doctor->root, "generator", json_pack("{s:b, s:s}", "usable", 0, "reason", err.text));
+        json_object_set_new(doctor->root, "generator",
+                            json_pack("{s:b, s:s}", "usable", 0, "reason", err.text));
         missing(doctor, "compiling kernels that are not in the cache: libkvkiln-gen.so");
         free(text);
         return;
@@ -165,8 +176,9 @@ static void show_generator(struct doctor *doctor)
     }
     line(doctor, "generator", api->build_id);
     line(doctor, "targets", list);
-    json_object_set_new(doctor->root, "generator",
-                        json_pack("{s:b, s:s, s:o}", "usable", 1, "build_id", api->build_id, "targets", targets));
+    json_object_set_new(
+        doctor->root, "generator",
+        json_pack("{s:b, s:s, s:o}", "usable", 1, "build_id", api->build_id, "targets", targets));
     free(list);
 }
 
@@ -195,8 +207,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 int cmd_doctor(int argc, char **argv)
 {
     static const struct argp_option option[] = {{"json", 'j', 0, 0, "results as JSON", 0}, {0}};
-    static const struct argp argp = {option, parse, 0, "Shows drivers, devices, assembler, cache and generator of this machine, "
-                                     "and what is missing for what.", 0, 0, 0};
+    static const struct argp argp = {
+        option,
+        parse,
+        0,
+        "Shows drivers, devices, assembler, cache and generator of this machine, "
+        "and what is missing for what.",
+        0,
+        0,
+        0};
     struct doctor doctor = {0};
     argp_parse(&argp, argc, argv, 0, 0, &doctor);
     doctor.root = json_pack("{s:s}", "version", kvk_version());

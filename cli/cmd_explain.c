@@ -39,8 +39,8 @@ static int explain(const struct gen_api *api, const struct job *job, json_t *lis
     else
         failed = 0;
     if (!failed && list)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", job->name, "target", job->request.target, "plan",
-                                              text));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", job->name, "target",
+                                              job->request.target, "plan", text));
     else if (!failed)
         printf("%s\n%s\n", what, text);
     free(text);
@@ -52,9 +52,16 @@ int cmd_explain(int argc, char **argv)
 {
     static const struct argp_option option[] = {{"json", 'j', 0, 0, "results as JSON", 2}, {0}};
     static const struct argp_child children[] = {{&jobs_argp, 0, 0, 0}, {0}};
-    static const struct argp argp = {option, parse, "SPEC...",
-        "Prints the plan of a kernel and why it is so. SPEC is a preset's name or the path of a .lua file. Left out, the kind is "
-        "decode and the layout the spec's first.", children, 0, 0};
+    static const struct argp argp = {
+        option,
+        parse,
+        "SPEC...",
+        "Prints the plan of a kernel and why it is so. SPEC is a preset's name or the path of a "
+        ".lua file. Left out, the kind is "
+        "decode and the layout the spec's first.",
+        children,
+        0,
+        0};
     struct options o = {0};
     struct jobs jobs;
     kvk_error err = {0};

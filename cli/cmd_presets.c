@@ -30,7 +30,9 @@ static long number_of(const char *text, const char *side, const char *field, lon
     char name[32], value[32];
     long number;
     snprintf(name, sizeof name, "%s.%s", side, field);
-    return spec_text_get(text, name, value, sizeof value) && cli_number(value, 0, 1 << 20, &number) ? number : fallback;
+    return spec_text_get(text, name, value, sizeof value) && cli_number(value, 0, 1 << 20, &number)
+               ? number
+               : fallback;
 }
 
 static void word_of(const char *text, const char *side, const char *field, char *value, size_t cap)
@@ -83,12 +85,14 @@ static int show(const struct gen_api *api, const char *name, const char *dirs, j
     int slot = key.bytes + value.bytes + (key.bytes + value.bytes) % 2;
     double ratio = 4.0 * SHOWN_HEAD_SIZE / slot;
     if (list)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:f, s:s, s:s}", "name", name, "key", key.coding,
-                                              "key_bits", key.bits, "value", value.coding, "value_bits", value.bits,
-                                              "slot_bytes", slot, "ratio", ratio, "layouts", layouts, "query", query));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:f, s:s, s:s}", "name",
+                                        name, "key", key.coding, "key_bits", key.bits, "value",
+                                        value.coding, "value_bits", value.bits, "slot_bytes", slot,
+                                        "ratio", ratio, "layouts", layouts, "query", query));
     else
-        printf("%-23s %-18s %4d  %-11s %4d  %5d  %5.2f  %-8s %s\n", name, key.coding, key.bits, value.coding, value.bits, slot,
-               ratio, layouts, query);
+        printf("%-23s %-18s %4d  %-11s %4d  %5d  %5.2f  %-8s %s\n", name, key.coding, key.bits,
+               value.coding, value.bits, slot, ratio, layouts, query);
     free(text);
     return 0;
 }
@@ -109,11 +113,20 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 int cmd_presets(int argc, char **argv)
 {
-    static const struct argp_option option[] = {{"specs", 's', "DIR", 0, "look for presets here first", 0},
-                                                {"json", 'j', 0, 0, "results as JSON", 0}, {0}};
-    static const struct argp argp = {option, parse, "[SPEC...]",
-        "Lists the cache formats that come with kvkiln, or the named specs: coding and bits of keys and values, bytes of a slot "
-        "(one token of one KV head) at head size 128, ratio to 16-bit K and V, layouts, query.", 0, 0, 0};
+    static const struct argp_option option[] = {
+        {"specs", 's', "DIR", 0, "look for presets here first", 0},
+        {"json", 'j', 0, 0, "results as JSON", 0},
+        {0}};
+    static const struct argp argp = {
+        option,
+        parse,
+        "[SPEC...]",
+        "Lists the cache formats that come with kvkiln, or the named specs: coding and bits of "
+        "keys and values, bytes of a slot "
+        "(one token of one KV head) at head size 128, ratio to 16-bit K and V, layouts, query.",
+        0,
+        0,
+        0};
     struct options o = {0};
     kvk_error err = {0};
     argp_parse(&argp, argc, argv, 0, 0, &o);
@@ -126,15 +139,16 @@ int cmd_presets(int argc, char **argv)
     json_t *list = o.json ? json_array() : NULL;
     int failed = 0;
     if (!list)
-        printf("%-23s %-18s %4s  %-11s %4s  %5s  %5s  %-8s %s\n", "preset", "keys", "bits", "values", "bits", "bytes", "ratio",
-               "layouts", "query");
+        printf("%-23s %-18s %4s  %-11s %4s  %5s  %5s  %-8s %s\n", "preset", "keys", "bits",
+               "values", "bits", "bytes", "ratio", "layouts", "query");
     const struct format *format;
     for (int i = 0; !o.nnames && (format = slots_format_at(i)); i++)
         failed += show(api, format->preset, dirs, list);
     for (int i = 0; i < o.nnames; i++)
         failed += show(api, o.names[i], dirs, list);
     if (list) {
-        json_t *root = json_pack("{s:s, s:i, s:o}", "version", kvk_version(), "head_size", SHOWN_HEAD_SIZE, "presets", list);
+        json_t *root = json_pack("{s:s, s:i, s:o}", "version", kvk_version(), "head_size",
+                                 SHOWN_HEAD_SIZE, "presets", list);
         json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
         printf("\n");
         json_decref(root);

@@ -91,7 +91,8 @@ void compare_l2(struct comparison *c, double limit)
     finish(c, COMPARE_L2, limit, 1);
     c->pass = c->pass && c->rel_l2 <= limit && c->worst_row <= 4 * limit;
     if (c->rel_l2 <= limit && !(c->worst_row <= 4 * limit) && !c->bad)
-        snprintf(c->note, sizeof c->note, "a row has relative L2 %.2e, more than 4 x the limit", c->worst_row);
+        snprintf(c->note, sizeof c->note, "a row has relative L2 %.2e, more than 4 x the limit",
+                 c->worst_row);
 }
 
 void compare_limit_text(const struct comparison *c, char *text, size_t cap)
@@ -113,9 +114,10 @@ json_t *compare_real(double value)
 
 json_t *compare_json(const struct comparison *c)
 {
-    json_t *object = json_pack("{s:s, s:I, s:I, s:o, s:o, s:f, s:b}", "name", c->name, "count", (json_int_t)c->count, "differ",
-                               (json_int_t)c->differ, "max_diff", compare_real(c->max_diff), "rel_l2",
-                               compare_real(c->rel_l2), "limit", c->limit, "pass", c->pass);
+    json_t *object = json_pack("{s:s, s:I, s:I, s:o, s:o, s:f, s:b}", "name", c->name, "count",
+                               (json_int_t)c->count, "differ", (json_int_t)c->differ, "max_diff",
+                               compare_real(c->max_diff), "rel_l2", compare_real(c->rel_l2),
+                               "limit", c->limit, "pass", c->pass);
     if (!c->pass && c->note[0])
         json_object_set_new(object, "note", json_string(c->note));
     return object;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** compare.h - one compared tensor or field: numbers are added one by one, then judged by one of the rules.
+** compare.h - one compared tensor or field: numbers are added one by one, then judged by one of the
+** rules.
 **
 ** A difference that is not finite fails under every rule.
 */
@@ -22,8 +23,9 @@ struct comparison {
     enum compare_rule rule;
     long count, differ;
     double max_diff, rel_l2, limit;
-    int pass, informational; /* informational: beside the comparison that counts, with a wider limit */
-    char note[128];          /* why it failed: the first fault */
+    int pass,
+        informational; /* informational: beside the comparison that counts, with a wider limit */
+    char note[128];    /* why it failed: the first fault */
     /* while adding */
     double square, reference, row_square, row_reference, worst_row;
     long bad, rows;
@@ -35,7 +37,8 @@ void compare_begin(struct comparison *c, const char *name);
 int compare_add(struct comparison *c, double got, double want);
 
 /* The number added last differs in a way that no rate excuses: remembers where. */
-void compare_bad(struct comparison *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void compare_bad(struct comparison *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* End of a row (COMPARE_L2). */
 void compare_row(struct comparison *c);
@@ -58,6 +61,7 @@ struct comparisons {
     struct comparison items[48];
     int count;
 };
-struct comparison *compare_new(struct comparisons *all, const char *name); /* begun; the last one is reused when full */
+struct comparison *compare_new(struct comparisons *all,
+                               const char *name); /* begun; the last one is reused when full */
 
 #endif

@@ -12,7 +12,8 @@ struct device {
     struct kvk_device_info info;
 };
 
-/* Opens `name` (NULL = auto) with the spec folders of paths_specs(specs). On an error a message is on stderr. */
+/* Opens `name` (NULL = auto) with the spec folders of
+ * paths_specs(specs). On an error a message is on stderr. */
 kvk_status device_open(const char *name, const char *specs, struct device *out);
 void device_close(struct device *device);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encode.c - see encode.h. Non-finite input: as the store's rules say, limited to the fp16 range. */
+/* encode.c - see encode.h. Non-finite input: as the store's
+ * rules say, limited to the fp16 range. */
 #include "encode.h"
 
 #include <math.h>
@@ -40,7 +41,8 @@ void encode_value(const struct slots *slots, const double *value, double *out)
     if (scale >= 65520)
         scale = 65504;
     for (int d = 0; d < slots->head_size; d++)
-        out[d] = isnan(value[d]) ? 0 : ((isinf(value[d]) ? limit(value[d]) : value[d]) - low) / scale;
+        out[d] =
+            isnan(value[d]) ? 0 : ((isinf(value[d]) ? limit(value[d]) : value[d]) - low) / scale;
 }
 
 static int neighbours(unsigned a, unsigned b)

@@ -9,14 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_TARGET = 't', OPT_KIND = 'k', OPT_LAYOUT = 'l', OPT_SPECS = 's', OPT_HEAD = 0x100, OPT_VALUE_HEAD, OPT_GQA, OPT_PAGE,
-       OPT_DTYPE };
+enum {
+    OPT_TARGET = 't',
+    OPT_KIND = 'k',
+    OPT_LAYOUT = 'l',
+    OPT_SPECS = 's',
+    OPT_HEAD = 0x100,
+    OPT_VALUE_HEAD,
+    OPT_GQA,
+    OPT_PAGE,
+    OPT_DTYPE
+};
 
 static const struct argp_option options[] = {
-    {"target", OPT_TARGET, "T,...", 0, "sm_90a, gfx942, x86-64-v3, ...; a family (nvptx, amdgcn, host) or all", 1},
+    {"target", OPT_TARGET, "T,...", 0,
+     "sm_90a, gfx942, x86-64-v3, ...; a family (nvptx, amdgcn, host) or all", 1},
     {"kind", OPT_KIND, "K,...", 0, "store, decode, unified, dequant", 1},
     {"head-size", OPT_HEAD, "D,...", 0, "head size of keys (default 128)", 1},
-    {"value-head-size", OPT_VALUE_HEAD, "D,...", 0, "head size of values (default: that of keys)", 1},
+    {"value-head-size", OPT_VALUE_HEAD, "D,...", 0, "head size of values (default: that of keys)",
+     1},
     {"gqa", OPT_GQA, "N,...", 0, "query heads a KV head (default 4)", 1},
     {"layout", OPT_LAYOUT, "L,...", 0, "aos, soa", 1},
     {"dtype", OPT_DTYPE, "T,...", 0, "bf16 (default), fp16", 1},
@@ -25,14 +36,16 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static void text_items(struct argp_state *state, const char *option, char *arg, struct text_list *list)
+static void text_items(struct argp_state *state, const char *option, char *arg,
+                       struct text_list *list)
 {
     list->count = cli_split(arg, list->items, JOBS_LIST);
     if (list->count < 1)
         argp_error(state, "--%s: an empty item, or more than %d", option, JOBS_LIST);
 }
 
-static void number_items(struct argp_state *state, const char *option, char *arg, long high, struct number_list *list)
+static void number_items(struct argp_state *state, const char *option, char *arg, long high,
+                         struct number_list *list)
 {
     struct text_list texts;
     text_items(state, option, arg, &texts);
@@ -51,7 +64,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_LAYOUT: text_items(state, "layout", arg, &lists->layouts); return 0;
     case OPT_DTYPE: text_items(state, "dtype", arg, &lists->dtypes); return 0;
     case OPT_HEAD: number_items(state, "head-size", arg, 65536, &lists->head_sizes); return 0;
-    case OPT_VALUE_HEAD: number_items(state, "value-head-size", arg, 65536, &lists->value_head_sizes); return 0;
+    case OPT_VALUE_HEAD:
+        number_items(state, "value-head-size", arg, 65536, &lists->value_head_sizes);
+        return 0;
     case OPT_GQA: number_items(state, "gqa", arg, 65536, &lists->gqas); return 0;
     case OPT_PAGE: number_items(state, "page", arg, 65536, &lists->pages); return 0;
     case OPT_SPECS: lists->spec_dir = arg; return 0;
@@ -76,7 +91,8 @@ const struct argp jobs_argp = {options, parse, 0, 0, 0, 0, 0};
 int spec_text_get(const char *text, const char *field, char *value, size_t cap)
 {
     size_t length = strlen(field);
-    for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+    for (const char *line = text; line && *line;
+         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
         if (!strncmp(line, field, length) && line[length] == ' ') {
             size_t size = strcspn(line + length + 1, "\n");
             snprintf(value, cap, "%.*s", (int)size, line + length + 1);
@@ -90,14 +106,16 @@ struct chosen_target {
     const char *name, *family;
 };
 
-static int choose_targets(const struct text_list *list, const struct gen_api *api, struct chosen_target *out)
+static int choose_targets(const struct text_list *list, const struct gen_api *api,
+                          struct chosen_target *out)
 {
     int count = 0;
     for (int i = 0; i < list->count; i++) {
         int before = count;
         const char *name, *family;
         for (int t = 0; api->target(t, &name, &family); t++) {
-            int wanted = !strcmp(list->items[i], name) || !strcmp(list->items[i], family) || !strcmp(list->items[i], "all");
+            int wanted = !strcmp(list->items[i], name) || !strcmp(list->items[i], family)
+                         || !strcmp(list->items[i], "all");
             if (wanted && count < JOBS_LIST)
                 out[count++] = (struct chosen_target){name, family};
         }
@@ -149,7 +167,8 @@ static void expand_geometry(struct expansion *e, struct job *job)
                 for (int p = 0; p < e->pages.count; p++)
                     for (int d = 0; d < e->dtypes.count; d++) {
                         r->head_size = (int)e->heads.items[h];
-                        r->value_head_size = e->value_heads.count ? (int)e->value_heads.items[v] : r->head_size;
+                        r->value_head_size =
+                            e->value_heads.count ? (int)e->value_heads.items[v] : r->head_size;
                         r->gqa = (int)e->gqas.items[g];
                         r->page_tokens = (int)e->pages.items[p];
                         r->dtype = cli_dtype(e->dtypes.items[d]);
@@ -157,7 +176,8 @@ static void expand_geometry(struct expansion *e, struct job *job)
                     }
 }
 
-static void expand_spec(struct expansion *e, const char *spec, const char *text, const struct text_list *layouts)
+static void expand_spec(struct expansion *e, const char *spec, const char *text,
+                        const struct text_list *layouts)
 {
     struct job job = {.spec = spec};
     job.request.spec_text = text;
@@ -166,14 +186,16 @@ static void expand_spec(struct expansion *e, const char *spec, const char *text,
             for (int k = 0; k < e->kinds.count; k++) {
                 job.family = e->targets[t].family;
                 job.request.target = e->targets[t].name;
-                job.request.layout = !strcmp(layouts->items[l], "soa") ? "soa" : !strcmp(layouts->items[l], "aos") ? "aos"
-                                                                                                          : layouts->items[l];
+                job.request.layout = !strcmp(layouts->items[l], "soa")   ? "soa"
+                                     : !strcmp(layouts->items[l], "aos") ? "aos"
+                                                                         : layouts->items[l];
                 job.request.kind = e->kinds.items[k];
                 expand_geometry(e, &job);
             }
 }
 
-static void expand_all(struct expansion *e, const struct job_lists *lists, enum jobs_default left_out)
+static void expand_all(struct expansion *e, const struct job_lists *lists,
+                       enum jobs_default left_out)
 {
     char *dirs = paths_specs(lists->spec_dir), words[64];
     for (int i = 0; i < lists->nspecs; i++) {
@@ -212,7 +234,8 @@ static int by_name(const void *a, const void *b)
     return order ? order : strcmp(x->request.target, y->request.target);
 }
 
-/* Two jobs of one name and target would write one file: an item named twice is dropped, two specs are an error. */
+/* Two jobs of one name and target would write one file: an
+ * item named twice is dropped, two specs are an error. */
 static void drop_twins(struct jobs *jobs)
 {
     struct job **order = cli_alloc((size_t)jobs->count, sizeof(struct job *));
@@ -226,7 +249,8 @@ static void drop_twins(struct jobs *jobs)
         if (!strcmp(order[i - 1]->request.spec_text, twin->request.spec_text))
             twin->spec = NULL;
         else
-            twin->error = cli_format("%s and %s make kernels of the same name", order[i - 1]->spec, twin->spec);
+            twin->error = cli_format("%s and %s make kernels of the same name", order[i - 1]->spec,
+                                     twin->spec);
     }
     int kept = 0;
     for (int i = 0; i < jobs->count; i++)
@@ -238,10 +262,13 @@ static void drop_twins(struct jobs *jobs)
     free(order);
 }
 
-int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum jobs_default left_out, struct jobs *out)
+int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum jobs_default left_out,
+              struct jobs *out)
 {
-    static const struct text_list all_kinds = {{(char *)"store", (char *)"decode", (char *)"unified", (char *)"dequant"}, 4};
-    static const struct text_list one_kind = {{(char *)"decode"}, 1}, one_dtype = {{(char *)"bf16"}, 1};
+    static const struct text_list all_kinds = {
+        {(char *)"store", (char *)"decode", (char *)"unified", (char *)"dequant"}, 4};
+    static const struct text_list one_kind = {{(char *)"decode"}, 1},
+                                  one_dtype = {{(char *)"bf16"}, 1};
     struct expansion e = {.api = api, .jobs = out};
     memset(out, 0, sizeof *out);
     e.ntargets = choose_targets(&lists->targets, api, e.targets);
@@ -281,6 +308,7 @@ char *job_describe(const struct job *job)
     const struct gen_request *r = &job->request;
     if (job->name)
         return cli_format("%s.%s", job->name, r->target);
-    return cli_format("%s of %s for %s, %s, head size %d/%d, gqa %d, page %d, %s", r->kind, job->spec, r->target, r->layout,
-                      r->head_size, r->value_head_size, r->gqa, r->page_tokens, cli_dtype_name(r->dtype));
+    return cli_format("%s of %s for %s, %s, head size %d/%d, gqa %d, page %d, %s", r->kind,
+                      job->spec, r->target, r->layout, r->head_size, r->value_head_size, r->gqa,
+                      r->page_tokens, cli_dtype_name(r->dtype));
 }

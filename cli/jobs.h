@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** jobs.h - from lists on a command line to kernels: every combination of spec, target, kind, layout and geometry.
+** jobs.h - from lists on a command line to kernels: every combination of spec, target, kind, layout
+** and geometry.
 */
 #ifndef KVKILN_CLI_JOBS_H
 #define KVKILN_CLI_JOBS_H
@@ -30,29 +31,34 @@ struct job_lists {
     const char *spec_dir;
 };
 
-/* Parser of the options and of SPEC..., to be used as a child: its input is the struct job_lists. */
+/* Parser of the options and of SPEC..., to be used as a child:
+ * its input is the struct job_lists. */
 extern const struct argp jobs_argp;
 
 struct job {
     struct gen_request request; /* spec_text belongs to the jobs */
     const char *spec, *family;
-    char *name;                 /* of the kernel; NULL when it cannot be one: `error` says why */
+    char *name; /* of the kernel; NULL when it cannot be one: `error` says why */
     char *error;
 };
 
 struct jobs {
     struct job *items;
     int count;
-    char **texts; /* canonical texts, one a spec, NULL where it could not be read */
+    char **texts;       /* canonical texts, one a spec, NULL where it could not be read */
     char **spec_errors; /* one a spec, NULL where it could be read; also reported on stderr */
     int ntexts;
     int failed_specs;
 };
 
-enum jobs_default { JOBS_ALL, JOBS_ONE }; /* kinds and layouts left out: all there are, or decode and the spec's first */
+enum jobs_default {
+    JOBS_ALL,
+    JOBS_ONE
+}; /* kinds and layouts left out: all there are, or decode and the spec's first */
 
 /* 1, or 0 after a message (an unknown target). Job by job problems are in job.error. */
-int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum jobs_default left_out, struct jobs *out);
+int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum jobs_default left_out,
+              struct jobs *out);
 void jobs_free(struct jobs *jobs);
 
 /* "soa sm_90a head size 80 ..." for messages, malloc'd. */

@@ -13,7 +13,8 @@ static const struct command {
     const char *what;
 } commands[] = {
     {"presets", cmd_presets, "the cache formats there are"},
-    {"doctor", cmd_doctor, "drivers, GPUs, assemblers and cache of this machine, and what is missing for what"},
+    {"doctor", cmd_doctor,
+     "drivers, GPUs, assemblers and cache of this machine, and what is missing for what"},
     {"explain", cmd_explain, "the plan of a kernel, and why"},
     {"build", cmd_build, "compiles kernels ahead of time"},
     {"check", cmd_check, "compares a device's kernels with sample files"},
@@ -28,6 +29,15 @@ static void help(FILE *to)
     for (int i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-9s %s\n", commands[i].name, commands[i].what);
     fprintf(to, "\n`kvkiln COMMAND --help` tells more; `kvkiln --version` prints the version.\n");
+}
+
+/* A result that could not be written is no result. */
+static int finish(int code)
+{
+    if (!fflush(stdout) && !ferror(stdout))
+        return code;
+    cli_message("writing to standard output failed");
+    return code ? code : CLI_USAGE;
 }
 
 int main(int argc, char **argv)
@@ -50,7 +60,7 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], commands[i].name)) {
             char *name = cli_format("kvkiln %s", argv[1]);
             argv[1] = name; /* argp shows argv[0] */
-            return commands[i].run(argc - 1, argv + 1);
+            return finish(commands[i].run(argc - 1, argv + 1));
         }
     cli_message("'%s' is no command; see kvkiln --help", argv[1]);
     return CLI_USAGE;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** number.c - small floating-point formats by ldexp and rint, so that nothing depends on the machine's own conversions.
-** A format has `mantissa` stored bits and a smallest normal exponent `low`: a value's quantum is 2^(max(e, low) - mantissa).
+** number.c - small floating-point formats by ldexp and rint, so that nothing depends on the
+** machine's own conversions. A format has `mantissa` stored bits and a smallest normal exponent
+** `low`: a value's quantum is 2^(max(e, low) - mantissa).
 */
 #include "number.h"
 
@@ -57,8 +58,8 @@ double number_from_e2m1(unsigned code)
     return code & 8 ? -magnitude[code & 7] : magnitude[code & 7];
 }
 
-/* Bits of |value| rounded to even in a format; rounding into the next binade and from subnormal to normal both come out
- * of the plain addition, because encodings of positive numbers are ordered. */
+/* Bits of |value| rounded to even in a format; rounding into the next binade and from subnormal to
+ * normal both come out of the plain addition, because encodings of positive numbers are ordered. */
 static uint32_t encode(double magnitude, int mantissa, int low)
 {
     if (magnitude == 0)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void oracle_decode(const struct slots *slots, const unsigned char *pool, const int32_t *table, long tokens, int head,
-                   struct oracle_rows *out)
+void oracle_decode(const struct slots *slots, const unsigned char *pool, const int32_t *table,
+                   long tokens, int head, struct oracle_rows *out)
 {
     size_t d = (size_t)slots->head_size;
     out->head_size = slots->head_size;
@@ -18,7 +18,8 @@ void oracle_decode(const struct slots *slots, const unsigned char *pool, const i
     out->key = cli_alloc((size_t)tokens * d, sizeof(double));
     out->value = cli_alloc((size_t)tokens * d, sizeof(double));
     for (long t = 0; t < tokens; t++) {
-        long slot = (long)table[t / slots->page_tokens] * slots->page_tokens + t % slots->page_tokens;
+        long slot =
+            (long)table[t / slots->page_tokens] * slots->page_tokens + t % slots->page_tokens;
         slots_key(slots, pool, slot, head, out->key + (size_t)t * d);
         slots_value(slots, pool, slot, head, out->value + (size_t)t * d);
     }
@@ -39,8 +40,8 @@ static double dot(const double *a, const double *b, int n)
     return sum;
 }
 
-double oracle_attend(const struct oracle_rows *rows, const double *query, long position, const struct oracle_mask *mask,
-                     double *out)
+double oracle_attend(const struct oracle_rows *rows, const double *query, long position,
+                     const struct oracle_mask *mask, double *out)
 {
     int d = rows->head_size;
     long last = position < rows->tokens ? position : rows->tokens - 1;
@@ -48,7 +49,8 @@ double oracle_attend(const struct oracle_rows *rows, const double *query, long p
     memset(out, 0, (size_t)d * sizeof *out);
     if (first > last)
         return -INFINITY;
-    double *q = cli_alloc((size_t)d, sizeof *q), *score = cli_alloc((size_t)(last - first + 1), sizeof *score);
+    double *q = cli_alloc((size_t)d, sizeof *q),
+           *score = cli_alloc((size_t)(last - first + 1), sizeof *score);
     double top = -INFINITY, sum = 0;
     memcpy(q, query, (size_t)d * sizeof *q);
     if (rows->rotated)

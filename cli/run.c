@@ -47,17 +47,19 @@ static kvk_status allocate(struct run *run, kvk_error *err)
     run->pool.pages = s->pages;
     kvk_status status = keep(run, NULL, run->pool_bytes, &run->pool.data, err);
     if (!status)
-        status = keep(run, s->block_table, (size_t)(s->sequences * s->table_stride) * sizeof(int32_t), &run->table, err);
+        status = keep(run, s->block_table,
+                      (size_t)(s->sequences * s->table_stride) * sizeof(int32_t), &run->table, err);
     if (!status)
         status = keep(run, s->lengths, (size_t)s->sequences * sizeof(int32_t), &run->lengths, err);
     return status ? status : keep(run, NULL, run->workspace_bytes, &run->workspace, err);
 }
 
-kvk_status run_open(struct run *run, kvk_context *ctx, const struct sample *sample, const char *spec, const char *layout,
-                    unsigned kinds, kvk_error *err)
+kvk_status run_open(struct run *run, kvk_context *ctx, const struct sample *sample,
+                    const char *spec, const char *layout, unsigned kinds, kvk_error *err)
 {
     struct kvk_model model = KVK_INIT(struct kvk_model);
-    const struct tensor *dequant = sample->dequant_key ? sample->dequant_key : sample->dequant_value;
+    const struct tensor *dequant =
+        sample->dequant_key ? sample->dequant_key : sample->dequant_value;
     memset(run, 0, sizeof *run);
     run->ctx = ctx;
     run->sample = sample;
@@ -68,7 +70,9 @@ kvk_status run_open(struct run *run, kvk_context *ctx, const struct sample *samp
     model.head_size = sample->head_size;
     model.page_tokens = sample->page_tokens;
     model.dtype = sample->dtype;
-    model.dequant_dtype = dequant && dequant->type == TENSOR_F16 ? KVK_FLOAT16 : dequant ? KVK_BFLOAT16 : KVK_DTYPE_DEFAULT;
+    model.dequant_dtype = dequant && dequant->type == TENSOR_F16 ? KVK_FLOAT16
+                          : dequant                              ? KVK_BFLOAT16
+                                                                 : KVK_DTYPE_DEFAULT;
     model.kinds = kinds;
     kvk_status status = kvk_prepare(ctx, &model, &run->kernels, err);
     run->layout = KVK_INIT(struct kvk_layout);
@@ -128,7 +132,8 @@ struct buffers {
     size_t bytes;
 };
 
-static kvk_status buffers_make(struct run *run, const struct run_attend *a, struct buffers *b, kvk_error *err)
+static kvk_status buffers_make(struct run *run, const struct run_attend *a, struct buffers *b,
+                               kvk_error *err)
 {
     const struct sample *s = run->sample;
     b->bytes = (size_t)a->rows * (size_t)s->query_heads * (size_t)s->head_size * 2;
@@ -160,8 +165,9 @@ static kvk_status launch_unified(void *data, kvk_stream stream, kvk_error *err)
 }
 
 /* Launches once, fetches the output, then times. */
-static kvk_status attend(struct run *run, struct run_attend *a, const struct buffers *b, struct launch *launch,
-                         kvk_status (*body)(void *, kvk_stream, kvk_error *), kvk_error *err)
+static kvk_status attend(struct run *run, struct run_attend *a, const struct buffers *b,
+                         struct launch *launch, kvk_status (*body)(void *, kvk_stream, kvk_error *),
+                         kvk_error *err)
 {
     kvk_status status = body(launch, NULL, err);
     if (!status)
@@ -215,7 +221,8 @@ kvk_status run_unified(struct run *run, struct run_attend *a, kvk_error *err)
     int32_t *starts = NULL;
     kvk_status status = buffers_make(run, a, &b, err);
     if (!status)
-        status = keep(run, s->query_start, (size_t)(s->sequences + 1) * sizeof(int32_t), &starts, err);
+        status =
+            keep(run, s->query_start, (size_t)(s->sequences + 1) * sizeof(int32_t), &starts, err);
     if (!status) {
         args->pool = run->pool;
         args->query.data = b.query;
@@ -246,7 +253,8 @@ kvk_status run_dequant(struct run *run, void *key, void *value, kvk_error *err)
     int mark = run->nkept;
     for (long i = 0; i < s->sequences; i++)
         starts[i + 1] = starts[i] + s->lengths[i];
-    kvk_status status = keep(run, starts, (size_t)(s->sequences + 1) * sizeof *starts, &device_starts, err);
+    kvk_status status =
+        keep(run, starts, (size_t)(s->sequences + 1) * sizeof *starts, &device_starts, err);
     free(starts);
     if (!status)
         status = keep(run, NULL, bytes, &args.key.data, err);

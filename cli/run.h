@@ -23,9 +23,10 @@ struct run {
     int nkept;
 };
 
-/* Prepares `spec` with the sample's geometry in `layout` and allocates pool (contents undefined), tables and workspace. */
-kvk_status run_open(struct run *run, kvk_context *ctx, const struct sample *sample, const char *spec, const char *layout,
-                    unsigned kinds, kvk_error *err);
+/* Prepares `spec` with the sample's geometry in `layout` and
+ * allocates pool (contents undefined), tables and workspace. */
+kvk_status run_open(struct run *run, kvk_context *ctx, const struct sample *sample,
+                    const char *spec, const char *layout, unsigned kinds, kvk_error *err);
 void run_close(struct run *run);
 
 /* Fills the pool with 0xA5 and stores the sample's rows. */
@@ -39,11 +40,11 @@ kvk_status run_pool_upload(struct run *run, const unsigned char *host, kvk_error
 struct run_attend {
     const void *query;
     void *out;
-    long rows;         /* decode: sequences */
+    long rows; /* decode: sequences */
     long window;
     int with_sinks;
-    int time_repeats;  /* 0: not timed */
-    double ms;         /* out: best of the repeats */
+    int time_repeats; /* 0: not timed */
+    double ms;        /* out: best of the repeats */
 };
 kvk_status run_decode(struct run *run, struct run_attend *attend, kvk_error *err);
 kvk_status run_unified(struct run *run, struct run_attend *attend, kvk_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** runtime_parts.c - the runtime library exports its public functions only; `doctor` also looks for an assembler the way the
-** runtime does. A static build has these functions already.
+** runtime_parts.c - the runtime library exports its public functions only; `doctor` also looks for
+** an assembler the way the runtime does. A static build has these functions already.
 */
 #ifndef KVKILN_STATIC
 #include "../runtime/assembler.c"

@@ -23,10 +23,11 @@ static const struct {
     enum tensor_type type;
     size_t bytes;
 } types[] = {
-    {"U8", TENSOR_U8, 1},   {"I8", TENSOR_I8, 1},      {"BOOL", TENSOR_BOOL, 1}, {"F8_E4M3", TENSOR_F8, 1},
-    {"I16", TENSOR_I16, 2}, {"U16", TENSOR_U16, 2},    {"F16", TENSOR_F16, 2},   {"BF16", TENSOR_BF16, 2},
-    {"I32", TENSOR_I32, 4}, {"U32", TENSOR_U32, 4},    {"F32", TENSOR_F32, 4},   {"I64", TENSOR_I64, 8},
-    {"U64", TENSOR_U64, 8}, {"F64", TENSOR_F64, 8},
+    {"U8", TENSOR_U8, 1},      {"I8", TENSOR_I8, 1},     {"BOOL", TENSOR_BOOL, 1},
+    {"F8_E4M3", TENSOR_F8, 1}, {"I16", TENSOR_I16, 2},   {"U16", TENSOR_U16, 2},
+    {"F16", TENSOR_F16, 2},    {"BF16", TENSOR_BF16, 2}, {"I32", TENSOR_I32, 4},
+    {"U32", TENSOR_U32, 4},    {"F32", TENSOR_F32, 4},   {"I64", TENSOR_I64, 8},
+    {"U64", TENSOR_U64, 8},    {"F64", TENSOR_F64, 8},
 };
 
 static int fail(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -55,8 +56,8 @@ static int read_shape(struct tensor *tensor, const json_t *shape, size_t element
     if (!json_is_array(shape))
         return fail(error, "tensor '%.60s': no shape", tensor->name);
     if (json_array_size(shape) > TENSOR_MAX_DIMS)
-        return fail(error, "tensor '%.60s': %zu dimensions, at most %d are read", tensor->name, json_array_size(shape),
-                    TENSOR_MAX_DIMS);
+        return fail(error, "tensor '%.60s': %zu dimensions, at most %d are read", tensor->name,
+                    json_array_size(shape), TENSOR_MAX_DIMS);
     tensor->dims = (int)json_array_size(shape);
     tensor->count = 1;
     for (int i = 0; i < tensor->dims; i++) {
@@ -73,23 +74,27 @@ static int read_shape(struct tensor *tensor, const json_t *shape, size_t element
     return 1;
 }
 
-static int read_offsets(struct tensor *tensor, const json_t *offsets, size_t data_bytes, char *error)
+static int read_offsets(struct tensor *tensor, const json_t *offsets, size_t data_bytes,
+                        char *error)
 {
     const json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
     if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(last))
         return fail(error, "tensor '%.60s': data_offsets are not two numbers", tensor->name);
     json_int_t begin = json_integer_value(first), end = json_integer_value(last);
     if (begin < 0 || end < begin || (unsigned long long)end > data_bytes)
-        return fail(error, "tensor '%.60s': data_offsets [%lld, %lld] are outside the %zu bytes of data", tensor->name,
-                    (long long)begin, (long long)end, data_bytes);
+        return fail(error,
+                    "tensor '%.60s': data_offsets [%lld, %lld] are outside the %zu bytes of data",
+                    tensor->name, (long long)begin, (long long)end, data_bytes);
     if ((size_t)(end - begin) != tensor->bytes)
-        return fail(error, "tensor '%.60s': %lld bytes, but shape and dtype %s make %zu", tensor->name,
-                    (long long)(end - begin), tensor_type_name(tensor->type), tensor->bytes);
+        return fail(error, "tensor '%.60s': %lld bytes, but shape and dtype %s make %zu",
+                    tensor->name, (long long)(end - begin), tensor_type_name(tensor->type),
+                    tensor->bytes);
     tensor->offset = (size_t)begin;
     return 1;
 }
 
-static int read_tensor(struct tensor *tensor, const char *name, const json_t *entry, size_t data_bytes, char *error)
+static int read_tensor(struct tensor *tensor, const char *name, const json_t *entry,
+                       size_t data_bytes, char *error)
 {
     tensor->name = cli_format("%s", name);
     const char *type = json_string_value(json_object_get(entry, "dtype"));
@@ -99,7 +104,8 @@ static int read_tensor(struct tensor *tensor, const char *name, const json_t *en
         if (!strcmp(type, types[i].name)) {
             tensor->type = types[i].type;
             return read_shape(tensor, json_object_get(entry, "shape"), types[i].bytes, error)
-                   && read_offsets(tensor, json_object_get(entry, "data_offsets"), data_bytes, error);
+                   && read_offsets(tensor, json_object_get(entry, "data_offsets"), data_bytes,
+                                   error);
         }
     return fail(error, "tensor '%.60s': unknown dtype '%.20s'", name, type);
 }
@@ -123,22 +129,26 @@ static int check_cover(const struct safetensors *st, size_t data_bytes, char *er
     qsort(order, (size_t)st->ntensors, sizeof *order, by_offset);
     for (int i = 0; i < st->ntensors && good; i++) {
         if (order[i]->offset < end)
-            good = fail(error, "tensor '%.60s' overlaps '%.60s'", order[i]->name, order[i - 1]->name);
+            good =
+                fail(error, "tensor '%.60s' overlaps '%.60s'", order[i]->name, order[i - 1]->name);
         else if (order[i]->offset > end)
-            good = fail(error, "%zu bytes before tensor '%.60s' belong to no tensor", order[i]->offset - end, order[i]->name);
+            good = fail(error, "%zu bytes before tensor '%.60s' belong to no tensor",
+                        order[i]->offset - end, order[i]->name);
         end = order[i]->offset + order[i]->bytes;
     }
     free(order);
-    return good && end != data_bytes ? fail(error, "%zu bytes at the end belong to no tensor", data_bytes - end) : good;
+    return good && end != data_bytes
+               ? fail(error, "%zu bytes at the end belong to no tensor", data_bytes - end)
+               : good;
 }
 
-static int read_header(struct safetensors *st, json_t *header, const unsigned char *data, size_t data_bytes, char *error)
+static int read_header(struct safetensors *st, json_t *header, const unsigned char *data,
+                       size_t data_bytes, char *error)
 {
     const char *name;
     json_t *entry;
     st->tensors = cli_alloc(json_object_size(header), sizeof *st->tensors);
-    json_object_foreach(header, name, entry)
-    {
+    json_object_foreach (header, name, entry) {
         if (!strcmp(name, "__metadata__")) {
             if (!json_is_object(entry))
                 return fail(error, "__metadata__ is not an object");
@@ -167,7 +177,8 @@ int safetensors_parse(unsigned char *bytes, size_t size, struct safetensors *out
         fail(error, "the header claims %llu bytes, more than %d are refused", length, HEADER_MAX);
     else if (length > size - 8)
         fail(error, "truncated: the header claims %llu bytes, %zu are there", length, size - 8);
-    else if (!(out->header = json_loadb((const char *)bytes + 8, (size_t)length, JSON_REJECT_DUPLICATES, &problem)))
+    else if (!(out->header = json_loadb((const char *)bytes + 8, (size_t)length,
+                                        JSON_REJECT_DUPLICATES, &problem)))
         fail(error, "the header is not valid JSON: %.160s", problem.text);
     else if (!json_is_object(out->header))
         fail(error, "the header is not a JSON object");

@@ -24,7 +24,8 @@ static int reject(char *error, const char *format, ...)
     return 0;
 }
 
-static int meta_number(const struct safetensors *st, const char *name, long low, long high, int *out, char *error)
+static int meta_number(const struct safetensors *st, const char *name, long low, long high,
+                       int *out, char *error)
 {
     const char *text = safetensors_text(st, name);
     long value;
@@ -78,37 +79,43 @@ static int read_meta(struct sample *s, char *error)
         || !meta_number(st, "slot_size", 1, 1 << 20, &slot_size, error) || !meta_scale(s, error))
         return 0;
     if (s->query_heads % s->kv_heads)
-        return reject(error, "%d query heads are not a multiple of %d KV heads", s->query_heads, s->kv_heads);
-    if (!slots_make(format, !strcmp(s->layout, "soa"), s->kv_heads, s->head_size, s->page_tokens, &s->slots))
-        return reject(error, "%s has no head size %d in layout %s", s->preset, s->head_size, s->layout);
+        return reject(error, "%d query heads are not a multiple of %d KV heads", s->query_heads,
+                      s->kv_heads);
+    if (!slots_make(format, !strcmp(s->layout, "soa"), s->kv_heads, s->head_size, s->page_tokens,
+                    &s->slots))
+        return reject(error, "%s has no head size %d in layout %s", s->preset, s->head_size,
+                      s->layout);
     if ((size_t)slot_size != s->slots.slot_bytes)
-        return reject(error, "metadata 'slot_size': %d: %s at head size %d has %zu bytes", slot_size, s->preset, s->head_size,
-                    s->slots.slot_bytes);
+        return reject(error, "metadata 'slot_size': %d: %s at head size %d has %zu bytes",
+                      slot_size, s->preset, s->head_size, s->slots.slot_bytes);
     return 1;
 }
 
 /* A tensor that may be absent; present, it must have this type and shape. -1 in shape: any size. */
-static int want(struct sample *s, const char *name, enum tensor_type type, int dims, const long *shape,
-                const struct tensor **out, char *error)
+static int want(struct sample *s, const char *name, enum tensor_type type, int dims,
+                const long *shape, const struct tensor **out, char *error)
 {
     const struct tensor *tensor = safetensors_get(&s->st, name);
     *out = tensor;
     if (!tensor)
         return 1;
     if (tensor->type != type)
-        return reject(error, "tensor '%s': dtype %s, expected %s", name, tensor_type_name(tensor->type), tensor_type_name(type));
+        return reject(error, "tensor '%s': dtype %s, expected %s", name,
+                      tensor_type_name(tensor->type), tensor_type_name(type));
     if (tensor->dims != dims)
         return reject(error, "tensor '%s': %d dimensions, expected %d", name, tensor->dims, dims);
     for (int i = 0; i < dims; i++)
         if (shape[i] >= 0 && tensor->shape[i] != shape[i])
-            return reject(error, "tensor '%s': shape[%d] is %ld, expected %ld", name, i, tensor->shape[i], shape[i]);
+            return reject(error, "tensor '%s': shape[%d] is %ld, expected %ld", name, i,
+                          tensor->shape[i], shape[i]);
     return 1;
 }
 
-static int need(struct sample *s, const char *name, enum tensor_type type, int dims, const long *shape,
-                const struct tensor **out, char *error)
+static int need(struct sample *s, const char *name, enum tensor_type type, int dims,
+                const long *shape, const struct tensor **out, char *error)
 {
-    return want(s, name, type, dims, shape, out, error) && (*out || reject(error, "tensor '%s' is missing", name));
+    return want(s, name, type, dims, shape, out, error)
+           && (*out || reject(error, "tensor '%s' is missing", name));
 }
 
 static int32_t *copy_int32(const struct tensor *tensor)
@@ -129,8 +136,8 @@ static int read_cache(struct sample *s, char *error)
         return reject(error, "tensor 'cache': expected U8 [pages, ...]");
     s->pages = t->shape[0];
     if (t->bytes / (size_t)s->pages != s->slots.page_bytes || t->bytes % (size_t)s->pages)
-        return reject(error, "tensor 'cache': %zu bytes in %ld pages, expected %zu a page", t->bytes, s->pages,
-                    s->slots.page_bytes);
+        return reject(error, "tensor 'cache': %zu bytes in %ld pages, expected %zu a page",
+                      t->bytes, s->pages, s->slots.page_bytes);
     if (s->pages > INT32_MAX / s->page_tokens)
         return reject(error, "tensor 'cache': %ld pages of %d tokens", s->pages, s->page_tokens);
     return 1;
@@ -150,13 +157,14 @@ static int read_tables(struct sample *s, char *error)
     for (long i = 0; i < s->sequences; i++) {
         long length = s->lengths[i];
         if (length < 0 || length > s->table_stride * s->page_tokens)
-            return reject(error, "seq_lens[%ld] is %ld: the block table has room for %ld", i, length,
-                        s->table_stride * s->page_tokens);
+            return reject(error, "seq_lens[%ld] is %ld: the block table has room for %ld", i,
+                          length, s->table_stride * s->page_tokens);
         s->total += length;
         for (long j = 0; j * s->page_tokens < length; j++) {
             int32_t page = s->block_table[i * s->table_stride + j];
             if (page < 0 || page >= s->pages)
-                return reject(error, "block_table[%ld][%ld] is %d: the cache has %ld pages", i, j, page, s->pages);
+                return reject(error, "block_table[%ld][%ld] is %d: the cache has %ld pages", i, j,
+                              page, s->pages);
         }
     }
     return 1;
@@ -192,15 +200,17 @@ static int read_slots(struct sample *s, char *error)
     if ((t->type != TENSOR_I32 && t->type != TENSOR_I64) || t->dims != 1)
         return reject(error, "tensor 'slot_mapping': expected I32 or I64 [rows]");
     if (s->key && t->shape[0] != s->rows)
-        return reject(error, "tensor 'slot_mapping': %ld rows, 'key' has %ld", t->shape[0], s->rows);
+        return reject(error, "tensor 'slot_mapping': %ld rows, 'key' has %ld", t->shape[0],
+                      s->rows);
     s->slot_mapping = cli_alloc(t->count, sizeof *s->slot_mapping);
     for (size_t i = 0; i < t->count; i++) {
         const unsigned char *at = t->data + i * (t->type == TENSOR_I32 ? 4 : 8);
-        int64_t slot = t->type == TENSOR_I32 ? (int32_t)number_u32(at)
-                                             : (int64_t)(number_u32(at) | (uint64_t)number_u32(at + 4) << 32);
+        int64_t slot = t->type == TENSOR_I32
+                           ? (int32_t)number_u32(at)
+                           : (int64_t)(number_u32(at) | (uint64_t)number_u32(at + 4) << 32);
         if (slot >= (int64_t)s->pages * s->page_tokens)
-            return reject(error, "slot_mapping[%zu] is %lld: the cache has %ld slots", i, (long long)slot,
-                        s->pages * s->page_tokens);
+            return reject(error, "slot_mapping[%zu] is %lld: the cache has %ld slots", i,
+                          (long long)slot, s->pages * s->page_tokens);
         s->slot_mapping[i] = slot;
     }
     return check_distinct(s->slot_mapping, (long)t->count, error);
@@ -210,12 +220,14 @@ static int read_inputs(struct sample *s, char *error)
 {
     enum tensor_type type = s->dtype == KVK_FLOAT16 ? TENSOR_F16 : TENSOR_BF16;
     const long rows[] = {-1, s->kv_heads, s->head_size};
-    if (!want(s, "key", type, 3, rows, &s->key, error) || !want(s, "value", type, 3, rows, &s->value, error))
+    if (!want(s, "key", type, 3, rows, &s->key, error)
+        || !want(s, "value", type, 3, rows, &s->value, error))
         return 0;
     if (!s->key || !s->value)
         s->key = s->value = NULL;
     else if (s->key->shape[0] != s->value->shape[0])
-        return reject(error, "'key' has %ld rows, 'value' %ld", s->key->shape[0], s->value->shape[0]);
+        return reject(error, "'key' has %ld rows, 'value' %ld", s->key->shape[0],
+                      s->value->shape[0]);
     s->rows = s->key ? s->key->shape[0] : 0;
     const long query[] = {s->sequences, s->query_heads, s->head_size};
     return read_slots(s, error) && want(s, "decode_query", type, 3, query, &s->decode_query, error)
@@ -239,14 +251,17 @@ static int read_unified(struct sample *s, char *error)
     s->query_start = copy_int32(start);
     for (long i = 0; i < s->sequences; i++) {
         long begin = s->query_start[i], end = s->query_start[i + 1];
-        if (begin < 0 || end < begin || end > s->tokens || end - begin > s->lengths[i] || (i == 0 && begin))
-            return reject(error, "query_start_loc [%ld, %ld] of sequence %ld: %ld rows, %d cached tokens", begin, end, i,
-                        s->tokens, s->lengths[i]);
+        if (begin < 0 || end < begin || end > s->tokens || end - begin > s->lengths[i]
+            || (i == 0 && begin))
+            return reject(error,
+                          "query_start_loc [%ld, %ld] of sequence %ld: %ld rows, %d cached tokens",
+                          begin, end, i, s->tokens, s->lengths[i]);
     }
     for (int i = 0; i < s->st.ntensors; i++) {
         const char *name = s->st.tensors[i].name;
         const struct tensor *out;
-        if ((!strcmp(name, "unified_out") || !strcmp(name, "unified_out_sinks") || sample_window(name) >= 0)
+        if ((!strcmp(name, "unified_out") || !strcmp(name, "unified_out_sinks")
+             || sample_window(name) >= 0)
             && !want(s, name, type, 3, shape, &out, error))
             return 0;
     }
@@ -270,8 +285,8 @@ int sample_open(const char *path, struct sample *out, char *error)
     out->path = path;
     if (!safetensors_open(path, &out->st, error))
         return 0;
-    int good = read_meta(out, error) && read_cache(out, error) && read_tables(out, error) && read_inputs(out, error)
-               && read_unified(out, error) && read_dequant(out, error)
+    int good = read_meta(out, error) && read_cache(out, error) && read_tables(out, error)
+               && read_inputs(out, error) && read_unified(out, error) && read_dequant(out, error)
                && want(out, "centroids", TENSOR_F32, 1, (long[]){-1}, &out->centroids, error);
     if (!good)
         sample_close(out);
@@ -290,9 +305,11 @@ void sample_close(struct sample *s)
 
 int sample_knows(const char *name)
 {
-    static const char *const known[] = {"key", "value", "slot_mapping", "cache", "block_table", "seq_lens", "centroids",
-                                        "decode_query", "decode_out", "dequant_key", "dequant_value", "query_start_loc",
-                                        "unified_query", "unified_out", "sinks", "unified_out_sinks"};
+    static const char *const known[] = {
+        "key",           "value",       "slot_mapping",  "cache",
+        "block_table",   "seq_lens",    "centroids",     "decode_query",
+        "decode_out",    "dequant_key", "dequant_value", "query_start_loc",
+        "unified_query", "unified_out", "sinks",         "unified_out_sinks"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(name, known[i]))
             return 1;
@@ -303,7 +320,8 @@ long sample_window(const char *name)
 {
     static const char prefix[] = "unified_out_window";
     long window;
-    if (strncmp(name, prefix, sizeof prefix - 1) || !cli_number(name + sizeof prefix - 1, 1, INT32_MAX, &window))
+    if (strncmp(name, prefix, sizeof prefix - 1)
+        || !cli_number(name + sizeof prefix - 1, 1, INT32_MAX, &window))
         return -1;
     return window;
 }

@@ -2,8 +2,9 @@
 /*
 ** slots.c - byte formats of the presets in double precision.
 **
-** aos: a slot is key codes, key field, value codes, value fields. soa: a page begins with the data records (key codes, value
-** codes; token-major), then one array of page_tokens fields for each (head, field). E2M1: codes and group scales a side.
+** aos: a slot is key codes, key field, value codes, value fields. soa: a page begins with the data
+** records (key codes, value codes; token-major), then one array of page_tokens fields for each
+** (head, field). E2M1: codes and group scales a side.
 */
 #include "slots.h"
 
@@ -13,9 +14,12 @@
 #include <string.h>
 
 static const struct format formats[] = {
-    {"turboquant_k8v4", KEY_FP8, 8, VALUE_AFFINE, 4},      {"turboquant_4bit_nc", KEY_CODEBOOK, 4, VALUE_AFFINE, 4},
-    {"turboquant_k3v4_nc", KEY_CODEBOOK, 3, VALUE_AFFINE, 4}, {"turboquant_3bit_nc", KEY_CODEBOOK, 3, VALUE_AFFINE, 3},
-    {"ultraquant_4bit", KEY_E2M1, 4, VALUE_E2M1, 4},       {"ultraquant_4bit_e4m3q", KEY_E2M1, 4, VALUE_E2M1, 4},
+    {"turboquant_k8v4", KEY_FP8, 8, VALUE_AFFINE, 4},
+    {"turboquant_4bit_nc", KEY_CODEBOOK, 4, VALUE_AFFINE, 4},
+    {"turboquant_k3v4_nc", KEY_CODEBOOK, 3, VALUE_AFFINE, 4},
+    {"turboquant_3bit_nc", KEY_CODEBOOK, 3, VALUE_AFFINE, 3},
+    {"ultraquant_4bit", KEY_E2M1, 4, VALUE_E2M1, 4},
+    {"ultraquant_4bit_e4m3q", KEY_E2M1, 4, VALUE_E2M1, 4},
 };
 
 const struct format *slots_format_at(int index)
@@ -37,12 +41,13 @@ int slots_rotated(const struct format *format)
     return format->key != KEY_FP8;
 }
 
-int slots_make(const struct format *format, int soa, int heads, int head_size, int page_tokens, struct slots *out)
+int slots_make(const struct format *format, int soa, int heads, int head_size, int page_tokens,
+               struct slots *out)
 {
     size_t d = (size_t)head_size;
     int e2m1 = format->key == KEY_E2M1;
-    if (head_size < 8 || head_size > 4096 || head_size % (e2m1 ? SLOTS_GROUP : 8) || heads < 1 || page_tokens < 1
-        || (e2m1 && soa))
+    if (head_size < 8 || head_size > 4096 || head_size % (e2m1 ? SLOTS_GROUP : 8) || heads < 1
+        || page_tokens < 1 || (e2m1 && soa))
         return 0;
     memset(out, 0, sizeof *out);
     out->format = format;
@@ -54,7 +59,8 @@ int slots_make(const struct format *format, int soa, int heads, int head_size, i
     out->value_bytes = d * (size_t)format->value_bits / 8;
     out->scale_bytes = e2m1 ? d / SLOTS_GROUP : 0;
     out->fields = e2m1 ? 0 : format->key == KEY_CODEBOOK ? 3 : 2;
-    size_t slot = out->key_bytes + out->value_bytes + 2 * out->scale_bytes + 2 * (size_t)out->fields;
+    size_t slot =
+        out->key_bytes + out->value_bytes + 2 * out->scale_bytes + 2 * (size_t)out->fields;
     out->slot_bytes = slot + slot % 2;
     out->page_bytes = out->slot_bytes * (size_t)heads * (size_t)page_tokens;
     if (format->key == KEY_CODEBOOK) {
@@ -68,7 +74,8 @@ int slots_make(const struct format *format, int soa, int heads, int head_size, i
 
 static struct place soa_at(const struct slots *s, size_t page, size_t position, size_t head)
 {
-    size_t record = s->key_bytes + s->value_bytes, heads = (size_t)s->heads, tokens = (size_t)s->page_tokens;
+    size_t record = s->key_bytes + s->value_bytes, heads = (size_t)s->heads,
+           tokens = (size_t)s->page_tokens;
     size_t fields = (size_t)s->fields, array = 2 * tokens;
     struct place at = {0};
     at.key = page + (position * heads + head) * record;
@@ -85,7 +92,8 @@ static struct place soa_at(const struct slots *s, size_t page, size_t position, 
 
 struct place slots_at(const struct slots *s, long slot, int head)
 {
-    size_t page = (size_t)(slot / s->page_tokens) * s->page_bytes, position = (size_t)(slot % s->page_tokens);
+    size_t page = (size_t)(slot / s->page_tokens) * s->page_bytes,
+           position = (size_t)(slot % s->page_tokens);
     if (s->soa)
         return soa_at(s, page, position, (size_t)head);
     struct place at = {0};
@@ -103,7 +111,8 @@ struct place slots_at(const struct slots *s, long slot, int head)
 
 unsigned slots_code(const unsigned char *codes, int bits, int d)
 {
-    unsigned first = (unsigned)d * (unsigned)bits, shift = first % 8, code = codes[first / 8] >> shift;
+    unsigned first = (unsigned)d * (unsigned)bits, shift = first % 8,
+             code = codes[first / 8] >> shift;
     if (shift + (unsigned)bits > 8)
         code |= (unsigned)codes[first / 8 + 1] << (8 - shift);
     return code & ((1u << bits) - 1);
@@ -115,7 +124,8 @@ static double field(const unsigned char *bytes)
     return isnan(value) ? 0 : fmin(fmax(value, -65504), 65504);
 }
 
-static void decode_e2m1(const struct slots *s, const unsigned char *codes, const unsigned char *scales, double *out)
+static void decode_e2m1(const struct slots *s, const unsigned char *codes,
+                        const unsigned char *scales, double *out)
 {
     for (int d = 0; d < s->head_size; d++) {
         int exponent = scales[d / SLOTS_GROUP];
@@ -156,8 +166,8 @@ void slots_value(const struct slots *s, const unsigned char *pool, long slot, in
         out[d] = slots_code(pool + at.value, s->format->value_bits, d) * scale + zero;
 }
 
-/* Mean of the density over [a, b] by 200 trapezoids; `keep` when the cell holds no mass. The unnormalised density serves
- * the ratio, but the test on the mass needs the true one. */
+/* Mean of the density over [a, b] by 200 trapezoids; `keep` when the cell holds no mass. The
+ * unnormalised density serves the ratio, but the test on the mass needs the true one. */
 static double cell_mean(double a, double b, double variance, double keep)
 {
     double step = (b - a) / 200, mass = 0, moment = 0, height = 1 / sqrt(2 * M_PI * variance);

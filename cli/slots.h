@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** slots.h - where each number of a compressed cache lies and what it means: the presets' byte formats, written again in
-** plain C doubles, independent of the generator, so that the tool can judge it.
+** slots.h - where each number of a compressed cache lies and what it means: the presets' byte
+** formats, written again in plain C doubles, independent of the generator, so that the tool can
+** judge it.
 */
 #ifndef KVKILN_CLI_SLOTS_H
 #define KVKILN_CLI_SLOTS_H
@@ -29,7 +30,7 @@ struct slots {
     size_t scale_bytes;            /* E2M1: group scales of one side */
     int fields;                    /* 16-bit fields: the key's scalar (codebook), v_scale, v_zero */
     size_t slot_bytes, page_bytes;
-    double centroids[16];          /* codebook: the fp32 table */
+    double centroids[16]; /* codebook: the fp32 table */
     double midpoints[15];
 };
 
@@ -40,13 +41,15 @@ struct place {
     size_t scalar, scale, zero;      /* fields */
 };
 
-/* Preset by name ("turboquant_4bit_nc", ...), by index, or NULL. "ultraquant_4bit_e4m3q" has ultraquant_4bit's bytes. */
+/* Preset by name ("turboquant_4bit_nc", ...), by index, or
+ * NULL. "ultraquant_4bit_e4m3q" has ultraquant_4bit's bytes. */
 const struct format *slots_format(const char *preset);
 const struct format *slots_format_at(int index);
 int slots_rotated(const struct format *format);
 
 /* Sizes and tables; 0 when the format does not have this geometry. */
-int slots_make(const struct format *format, int soa, int heads, int head_size, int page_tokens, struct slots *out);
+int slots_make(const struct format *format, int soa, int heads, int head_size, int page_tokens,
+               struct slots *out);
 
 /* Slot number `slot` = page * page_tokens + position, of one head. */
 struct place slots_at(const struct slots *slots, long slot, int head);
@@ -54,10 +57,12 @@ struct place slots_at(const struct slots *slots, long slot, int head);
 /* Code of element d of an LSB-first bit stream. */
 unsigned slots_code(const unsigned char *codes, int bits, int d);
 
-/* Decoded rows of one slot: head_size doubles. Keys of rotated formats stay rotated. Non-finite fields read as formats do:
- * NaN as 0, infinities as +-65504. */
-void slots_key(const struct slots *slots, const unsigned char *pool, long slot, int head, double *out);
-void slots_value(const struct slots *slots, const unsigned char *pool, long slot, int head, double *out);
+/* Decoded rows of one slot: head_size doubles. Keys of rotated formats stay rotated. Non-finite
+ * fields read as formats do: NaN as 0, infinities as +-65504. */
+void slots_key(const struct slots *slots, const unsigned char *pool, long slot, int head,
+               double *out);
+void slots_value(const struct slots *slots, const unsigned char *pool, long slot, int head,
+                 double *out);
 
 /* Lloyd-Max table for N(0, 1/D) as the formats define it: 2^bits fp32 values, ascending. */
 void slots_centroids(int head_size, int bits, double *out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_oracle.c - the command line's byte formats and attention against known slots and the sample files: what `check` trusts.
+** test_oracle.c - the command line's byte formats and attention against known slots and the sample
+** files: what `check` trusts.
 */
 #include "../../cli/check_store.h"
 #include "../../cli/encode.h"
@@ -25,30 +26,42 @@ static const struct {
     double key[4]; /* first decoded elements, rotated basis; NaN: not known */
 } known[] = {
     {"turboquant_k8v4",
-     "2d32363c3e3a373628b2b8b8bcbebab2b093363a3a3b3d392d21a4b8bcbbbabcb8a2282e393d3c393a3698b2b4b9bebc"
-     "b8b6b22837383a3d3c36312baebabababdbcb3a485323b3c3a3b3b31a2abb4bcbdbab9b9ac2e33373c3e3a363525b3b8"
-     "b9bcbeb9b2af03363b3a3b3d392b1aa7b8bcbbbabbb89e2a30393d3c3939359eeeedcb996644221112235588badcfdfd"
-     "edcb995634130212335597c9ebfdfdddbc8a4725130212426496c9ebedeeceac7a4725121121427496c9dceedfcead7a"
+     "2d32363c3e3a373628b2b8b8bcbebab2b093363a3a3b3d392d21a4b8bcbbbabcb8a2282e393d3c393a3698b2b4b9b"
+     "ebc"
+     "b8b6b22837383a3d3c36312baebabababdbcb3a485323b3c3a3b3b31a2abb4bcbdbab9b9ac2e33373c3e3a363525b"
+     "3b8"
+     "b9bcbeb9b2af03363b3a3b3d392b1aa7b8bcbbbabbb89e2a30393d3c3939359eeeedcb996644221112235588badcf"
+     "dfd"
+     "edcb995634130212335597c9ebfdfdddbc8a4725130212426496c9ebedeeceac7a4725121121427496c9dceedfcea"
+     "d7a"
      "de3498c0",
      {NAN, NAN, NAN, NAN}},
     {"turboquant_4bit_nc",
-     "8a87788738807097889878787c787876876788878f776884879578888899797888997a788f5838717779877787698b77"
-     "87968888979b8e7878b9777876798778114aeeedcb996644221112235588badcfdfdedcb995634130212335597c9ebfd"
+     "8a87788738807097889878787c787876876788878f776884879578888899797888997a788f5838717779877787698"
+     "b77"
+     "87968888979b8e7878b9777876798778114aeeedcb996644221112235588badcfdfdedcb995634130212335597c9e"
+     "bfd"
      "fdddbc8a4725130212426496c9ebedeeceac7a4725121121427496c9dceedfcead7ade3498c0",
      {1.0942189, 0.2139325, -0.2139325, 0.2139325}},
     {"turboquant_k3v4_nc",
-     "e5c88d0c888d24c9711ec76de3468ee7c689a3c89124c97124d97127c5601b376e23676ee34892a379721cbb711b3772"
-     "114aeeedcb996644221112235588badcfdfdedcb995634130212335597c9ebfdfdddbc8a4725130212426496c9ebedee"
+     "e5c88d0c888d24c9711ec76de3468ee7c689a3c89124c97124d97127c5601b376e23676ee34892a379721cbb711b3"
+     "772"
+     "114aeeedcb996644221112235588badcfdfdedcb995634130212335597c9ebfdfdddbc8a4725130212426496c9ebe"
+     "dee"
      "ceac7a4725121121427496c9dceedfcead7ade3498c0",
      {1.3394080, 0.4342420, -0.4342420, 0.4342420}},
     {"turboquant_3bit_nc",
-     "e5c88d0c888d24c9711ec76de3468ee7c689a3c89124c97124d97127c5601b376e23676ee34892a379721cbb711b3772"
-     "114abfdd929b9404412291adedfb764b6e4a10048936b2b5efdb2d3929419044da48d7be6dbbdda424081269236bdff7"
+     "e5c88d0c888d24c9711ec76de3468ee7c689a3c89124c97124d97127c5601b376e23676ee34892a379721cbb711b3"
+     "772"
+     "114abfdd929b9404412291adedfb764b6e4a10048936b2b5efdb2d3929419044da48d7be6dbbdda424081269236bd"
+     "ff7"
      "6b76373998c0",
      {1.3394080, 0.4342420, -0.4342420, 0.4342420}},
     {"ultraquant_4bit",
-     "01000000b10d0f10001000000300000900a001000709a00c001a001000210200001101000791a00c0001000010910200"
-     "091a001120140690004200010a9200907f7e7f7e77777643bceeffffffffed0165777777654412b9dcedededddbb1952"
+     "01000000b10d0f10001000000300000900a001000709a00c001a001000210200001101000791a00c0001000010910"
+     "200"
+     "091a001120140690004200010a9200907f7e7f7e77777643bceeffffffffed0165777777654412b9dcedededddbb1"
+     "952"
      "646565556604e9fdffffffefbe4b737677777757a5e0fdffffffefae4b747777776747957d7e7d7d",
      {NAN, NAN, NAN, NAN}},
 };
@@ -119,13 +132,15 @@ static void truth_agrees_with_codes(void **state)
         if (slots.format->key == KEY_CODEBOOK)
             encode_key(&slots, key, truth);
         for (int i = 0; i < D && slots.format->key == KEY_CODEBOOK; i++) {
-            unsigned code = slots_code(bytes, slots.format->key_bits, i), top = (1u << slots.format->key_bits) - 1;
+            unsigned code = slots_code(bytes, slots.format->key_bits, i),
+                     top = (1u << slots.format->key_bits) - 1;
             assert_true(code == 0 || truth[i] >= slots.midpoints[code - 1]);
             assert_true(code == top || truth[i] < slots.midpoints[code]);
         }
         encode_value(&slots, value, truth);
         for (int i = 0; i < D && slots.format->value == VALUE_AFFINE; i++) {
-            unsigned code = slots_code(bytes + slots_at(&slots, 0, 0).value, slots.format->value_bits, i);
+            unsigned code =
+                slots_code(bytes + slots_at(&slots, 0, 0).value, slots.format->value_bits, i);
             assert_true(fabs(truth[i] - code) <= 0.5 + 1e-6);
         }
     }
@@ -134,18 +149,21 @@ static void truth_agrees_with_codes(void **state)
 static void centroids_have_the_known_bits(void **state)
 {
     static const unsigned bits128[] = {0x3CB16317, 0x3D88C955, 0x3DF3243D, 0x3E42A09F};
-    static const unsigned bits80[] = {0x3C6B408A, 0x3D31BF16, 0x3D966873, 0x3DD7CBA9, 0x3E0FD323, 0x3E3939D5, 0x3E6CCF45,
-                                      0x3E9C53BD};
+    static const unsigned bits80[] = {0x3C6B408A, 0x3D31BF16, 0x3D966873, 0x3DD7CBA9,
+                                      0x3E0FD323, 0x3E3939D5, 0x3E6CCF45, 0x3E9C53BD};
     double table[16];
     (void)state;
     slots_centroids(128, 3, table);
     for (int i = 0; i < 4; i++) {
-        unsigned char bytes[4] = {bits128[i] & 255, bits128[i] >> 8 & 255, bits128[i] >> 16 & 255, bits128[i] >> 24 & 255};
-        assert_true(table[4 + i] == number_at(NUMBER_F32, bytes, 0) && table[3 - i] == -table[4 + i]);
+        unsigned char bytes[4] = {bits128[i] & 255, bits128[i] >> 8 & 255, bits128[i] >> 16 & 255,
+                                  bits128[i] >> 24 & 255};
+        assert_true(table[4 + i] == number_at(NUMBER_F32, bytes, 0)
+                    && table[3 - i] == -table[4 + i]);
     }
     slots_centroids(80, 4, table);
     for (int i = 0; i < 8; i++) {
-        unsigned char bytes[4] = {bits80[i] & 255, bits80[i] >> 8 & 255, bits80[i] >> 16 & 255, bits80[i] >> 24 & 255};
+        unsigned char bytes[4] = {bits80[i] & 255, bits80[i] >> 8 & 255, bits80[i] >> 16 & 255,
+                                  bits80[i] >> 24 & 255};
         assert_true(table[8 + i] == number_at(NUMBER_F32, bytes, 0));
     }
 }
@@ -201,7 +219,8 @@ static void attention_with_no_visible_key_is_zero(void **state)
     assert_true(oracle_attend(&rows, row, 0, &mask, out) == 1 && out[0] == 1);
     double sink = 1;
     mask.sink = &sink;
-    assert_true(fabs(oracle_attend(&rows, row, 0, &mask, out) - 1) < 1e-15 && fabs(out[0] - 0.5) < 1e-15);
+    assert_true(fabs(oracle_attend(&rows, row, 0, &mask, out) - 1) < 1e-15
+                && fabs(out[0] - 0.5) < 1e-15);
 }
 
 /* ---- whole files ---- */
@@ -228,8 +247,9 @@ static void round_query(const struct sample *s, double *query)
 }
 
 /* Every row of `query` of sequence i, which starts at row start[i] (NULL: i), by the oracle. */
-static double attend_all(const struct sample *s, const struct tensor *query, const struct tensor *want, const int32_t *start,
-                         long window, int with_sinks)
+static double attend_all(const struct sample *s, const struct tensor *query,
+                         const struct tensor *want, const int32_t *start, long window,
+                         int with_sinks)
 {
     long h_count = s->query_heads, d = s->head_size, gqa = h_count / s->kv_heads;
     double *got = calloc(want->count, sizeof *got), row[512], sink = 0;
@@ -237,17 +257,21 @@ static double attend_all(const struct sample *s, const struct tensor *query, con
     for (long i = 0; i < s->sequences; i++)
         for (int g = 0; g < s->kv_heads; g++) {
             struct oracle_rows rows;
-            oracle_decode(&s->slots, s->cache->data, s->block_table + i * s->table_stride, s->lengths[i], g, &rows);
+            oracle_decode(&s->slots, s->cache->data, s->block_table + i * s->table_stride,
+                          s->lengths[i], g, &rows);
             long first = start ? start[i] : i, last = start ? start[i + 1] : i + 1;
             for (long r = first; r < last; r++)
                 for (long h = g * gqa; h < (g + 1) * gqa; h++) {
-                    struct oracle_mask mask = {.scale = s->scale, .window = window, .sink = with_sinks ? &sink : NULL};
+                    struct oracle_mask mask = {
+                        .scale = s->scale, .window = window, .sink = with_sinks ? &sink : NULL};
                     for (long j = 0; j < d; j++)
-                        row[j] = number_at(s->number, query->data, (size_t)((r * h_count + h) * d + j));
+                        row[j] =
+                            number_at(s->number, query->data, (size_t)((r * h_count + h) * d + j));
                     if (with_sinks)
                         sink = number_at(NUMBER_F32, s->sinks->data, (size_t)h);
                     round_query(s, row);
-                    oracle_attend(&rows, row, s->lengths[i] - (last - r), &mask, got + (r * h_count + h) * d);
+                    oracle_attend(&rows, row, s->lengths[i] - (last - r), &mask,
+                                  got + (r * h_count + h) * d);
                 }
             oracle_free(&rows);
         }
@@ -268,11 +292,14 @@ static void check_dequantised(const struct sample *s)
                 int half = s->dequant_key->type == TENSOR_F16;
                 slots_value(&s->slots, s->cache->data, slot, g, row);
                 for (size_t j = 0; j < d; j++)
-                    assert_int_equal(half ? number_to_half(row[j]) & 0x7FFF : number_to_bf16(row[j]) & 0x7FFF,
+                    assert_int_equal(half ? number_to_half(row[j]) & 0x7FFF
+                                          : number_to_bf16(row[j]) & 0x7FFF,
                                      number_u16(s->dequant_value->data + 2 * (at + j)) & 0x7FFF);
                 slots_key(&s->slots, s->cache->data, slot, g, row);
                 for (size_t j = 0; j < d && half; j++)
-                    assert_true(number_half_steps(number_to_half(row[j]), number_u16(s->dequant_key->data + 2 * (at + j))) <= 1);
+                    assert_true(number_half_steps(number_to_half(row[j]),
+                                                  number_u16(s->dequant_key->data + 2 * (at + j)))
+                                <= 1);
             }
 }
 
@@ -290,8 +317,9 @@ static void check_one(const char *path)
         const char *name = s.st.tensors[i].name;
         long window = sample_window(name);
         if (!strncmp(name, "unified_out", 11))
-            worst = fmax(worst, attend_all(&s, s.unified_query, &s.st.tensors[i], s.query_start, window > 0 ? window : 0,
-                                           !strcmp(name, "unified_out_sinks")));
+            worst = fmax(worst,
+                         attend_all(&s, s.unified_query, &s.st.tensors[i], s.query_start,
+                                    window > 0 ? window : 0, !strcmp(name, "unified_out_sinks")));
     }
     if (!(worst <= limit))
         fail_msg("%s: relative L2 %g", path, worst);
@@ -326,14 +354,16 @@ static void sample_files_agree_with_the_oracle(void **state)
 /* One bit of each field of one slot changed is found under that field's name. */
 static void changed_bits_are_found(void **state)
 {
-    static const char path[] = TEST_ROOT "/tests/data/turboquant_4bit_nc.aos.d128.g4.bfloat16.safetensors";
+    static const char path[] =
+        TEST_ROOT "/tests/data/turboquant_4bit_nc.aos.d128.g4.bfloat16.safetensors";
     struct sample s;
     char error[SAFETENSORS_ERROR];
     (void)state;
     assert_true(sample_open(path, &s, error));
     struct place at = slots_at(&s.slots, s.slot_mapping[40], 1);
     const size_t offsets[] = {at.key + 3, at.value + 3, at.scalar + 1, at.scale + 1, at.zero + 1};
-    const char *names[] = {"cache.key_codes", "cache.value_codes", "cache.k_norm", "cache.v_scale", "cache.v_zero"};
+    const char *names[] = {"cache.key_codes", "cache.value_codes", "cache.k_norm", "cache.v_scale",
+                           "cache.v_zero"};
     unsigned char *pool = malloc(s.cache->bytes);
     assert_non_null(pool);
     for (int i = 0; i < 5; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_safetensors.c - the reader accepts what is well-formed and refuses every other file with one line. */
+/* test_safetensors.c - the reader accepts what is well-formed
+ * and refuses every other file with one line. */
 #include "../../cli/safetensors.h"
 
 #include <setjmp.h>
@@ -10,8 +11,10 @@
 
 #include <cmocka.h>
 
-/* A file of this header and `data_bytes` zeros; `claim` is the header length it claims (-1: the true one). */
-static int parse(const char *header, long long claim, size_t data_bytes, struct safetensors *out, char *error)
+/* A file of this header and `data_bytes` zeros; `claim` is the
+ * header length it claims (-1: the true one). */
+static int parse(const char *header, long long claim, size_t data_bytes, struct safetensors *out,
+                 char *error)
 {
     size_t length = strlen(header), size = 8 + length + data_bytes;
     unsigned long long claimed = claim < 0 ? length : (unsigned long long)claim;
@@ -41,7 +44,8 @@ static void well_formed_files_are_read(void **state)
     struct safetensors st;
     char error[SAFETENSORS_ERROR];
     (void)state;
-    assert_true(parse("{\"__metadata__\":{\"preset\":\"p\"},\"a\":{\"dtype\":\"F16\",\"shape\":[2,3],\"data_offsets\":[0,12]},"
+    assert_true(parse("{\"__metadata__\":{\"preset\":\"p\"},\"a\":{\"dtype\":\"F16\",\"shape\":[2,"
+                      "3],\"data_offsets\":[0,12]},"
                       "\"b\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[12,13]},"
                       "\"none\":{\"dtype\":\"I64\",\"shape\":[0,5],\"data_offsets\":[12,12]}}   ",
                       -1, 13, &st, error));
@@ -67,8 +71,10 @@ static void damaged_headers_are_refused(void **state)
     refused("[]", -1, 0, "not a JSON object");
     refused("", -1, 0, "not valid JSON");
     refused("{\"__metadata__\":3}", -1, 0, "__metadata__");
-    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],"
-            "\"data_offsets\":[1,2]}}", -1, 2, "not valid JSON: duplicate");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":"
+            "\"U8\",\"shape\":[1],"
+            "\"data_offsets\":[1,2]}}",
+            -1, 2, "not valid JSON: duplicate");
     refused("{\"a\\u000ab\":3}", -1, 0, "no dtype");
 }
 
@@ -76,29 +82,42 @@ static void damaged_tensors_are_refused(void **state)
 {
     (void)state;
     refused("{\"a\":3}", -1, 0, "no dtype");
-    refused("{\"a\":{\"dtype\":\"F12\",\"shape\":[1],\"data_offsets\":[0,1]}}", -1, 1, "unknown dtype");
+    refused("{\"a\":{\"dtype\":\"F12\",\"shape\":[1],\"data_offsets\":[0,1]}}", -1, 1,
+            "unknown dtype");
     refused("{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", -1, 1, "no shape");
-    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]}}", -1, 1, "not a size");
-    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1.5],\"data_offsets\":[0,1]}}", -1, 1, "not a size");
-    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", -1, 1, "dimensions");
-    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", -1, 0, "overflows");
-    refused("{\"a\":{\"dtype\":\"F64\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", -1, 0, "overflows");
-    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", -1, 1, "not two numbers");
-    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[\"0\",1]}}", -1, 1, "not two numbers");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]}}", -1, 1,
+            "not a size");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1.5],\"data_offsets\":[0,1]}}", -1, 1,
+            "not a size");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", -1,
+            1, "dimensions");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}",
+            -1, 0, "overflows");
+    refused("{\"a\":{\"dtype\":\"F64\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}",
+            -1, 0, "overflows");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", -1, 1,
+            "not two numbers");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[\"0\",1]}}", -1, 1,
+            "not two numbers");
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", -1, 1, "outside");
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[-1,0]}}", -1, 1, "outside");
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,0]}}", -1, 1, "outside");
-    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,9223372036854775807]}}", -1, 1, "outside");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,9223372036854775807]}}", -1,
+            1, "outside");
     refused("{\"a\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,1]}}", -1, 1, "make 2");
 }
 
 static void data_must_be_covered_once(void **state)
 {
     (void)state;
-    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],"
-            "\"data_offsets\":[2,4]}}", -1, 4, "overlaps");
-    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],"
-            "\"data_offsets\":[4,6]}}", -1, 6, "belong to no tensor");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":"
+            "\"U8\",\"shape\":[2],"
+            "\"data_offsets\":[2,4]}}",
+            -1, 4, "overlaps");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":"
+            "\"U8\",\"shape\":[2],"
+            "\"data_offsets\":[4,6]}}",
+            -1, 6, "belong to no tensor");
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", -1, 4, "at the end");
 }
 
@@ -114,10 +133,12 @@ static void short_files_are_refused(void **state)
     assert_false(safetensors_open("/dev/null", &st, error));
 }
 
-/* Every prefix of a good file, and every byte of its header changed, is refused or read, but nothing worse. */
+/* Every prefix of a good file, and every byte of its header
+ * changed, is refused or read, but nothing worse. */
 static void mutations_never_crash(void **state)
 {
-    static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,4]}}";
+    static const char header[] =
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[0,4]}}";
     size_t size = 8 + sizeof header - 1 + 4;
     struct safetensors st;
     char error[SAFETENSORS_ERROR];
@@ -137,9 +158,12 @@ static void mutations_never_crash(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(well_formed_files_are_read), cmocka_unit_test(damaged_headers_are_refused),
-        cmocka_unit_test(damaged_tensors_are_refused), cmocka_unit_test(data_must_be_covered_once),
-        cmocka_unit_test(short_files_are_refused),    cmocka_unit_test(mutations_never_crash),
+        cmocka_unit_test(well_formed_files_are_read),
+        cmocka_unit_test(damaged_headers_are_refused),
+        cmocka_unit_test(damaged_tensors_are_refused),
+        cmocka_unit_test(data_must_be_covered_once),
+        cmocka_unit_test(short_files_are_refused),
+        cmocka_unit_test(mutations_never_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
