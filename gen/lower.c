@@ -136,7 +136,13 @@ kvk_status lower_emit(struct lower *l, int object, void **out, size_t *bytes, kv
 {
     char *message = NULL;
     LLVMMemoryBufferRef buffer;
-    if (LLVMTargetMachineEmitToMemoryBuffer(l->machine, l->module, object ? LLVMObjectFile : LLVMAssemblyFile, &message, &buffer))
+    /* code generation uses a module up: text beside an object comes from a copy */
+    bool twice = !object && l->target->ops->object;
+    LLVMModuleRef module = twice ? LLVMCloneModule(l->module) : l->module;
+    int failed = LLVMTargetMachineEmitToMemoryBuffer(l->machine, module, object ? LLVMObjectFile : LLVMAssemblyFile, &message, &buffer);
+    if (twice)
+        LLVMDisposeModule(module);
+    if (failed)
         return from_message(err, "emit", message);
     *bytes = LLVMGetBufferSize(buffer);
     *out = copy_bytes(LLVMGetBufferStart(buffer), *bytes);

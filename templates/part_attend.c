@@ -104,8 +104,10 @@ void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s)
             val z = kb_shuffle_xor(K, s->z[row], masks[i]);
             s->z[row] = kb_fadd(K, s->z[row], z);
         }
-    for (int i = 0; i < sums_of(a); i++)
-        s->o[i] = kb_fadd(K, s->o[i], s->z[i / a->shape.ye % a->shape.lane_rows]);
+    for (int i = 0; i < sums_of(a); i++) {
+        val factor = kb_f32(K, attend_value_factor(a, i / (a->shape.lane_rows * a->shape.ye)));
+        s->o[i] = kb_fma(K, s->o[i], factor, s->z[i / a->shape.ye % a->shape.lane_rows]);
+    }
 }
 
 /* One warp's sums in shared memory: value i of lane n at (i * warp size + n) * 4, so that lanes meet different banks. */

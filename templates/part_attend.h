@@ -6,8 +6,8 @@
 ** lane's share of a K row is D / groups consecutive elements and its share of a V row D / y_tile, so the order along D is
 ** permuted; the query is read in the same order, and output columns are written back in it. Nothing is staged.
 **
-** Numbers. Scores are in log2 units. K operands are codes without their norm, which scales the score; V operands are codes
-** minus the middle code, their scale s is multiplied into p, their zero (plus the middle) is a scalar sum over p. The
+** Numbers. Scores are in log2 units. K operands are codes without their norm, which scales the score; V operands are codes,
+** their scale s is multiplied into p, their zero is a scalar sum over p. The
 ** running reference is m = max(t + floor(log2 s)): then p * s <= 2 fits 16 bits whatever the range of scores and scales.
 ** m stays -inf until a visible token appears. Online softmax: Milakov & Gimelshein 2018, arXiv:1805.02867.
 */
@@ -77,6 +77,8 @@ void attend_key_operand(struct kb *k, const struct attend *a, const struct atten
                         val *squares);
 void attend_value_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int dim, val valid[],
                           val *pairs);
+/* What the output sums of dim tile `dim` are multiplied with at the end: V operands may be codes times a power of two. */
+double attend_value_factor(const struct attend *a, int dim);
 void attend_tables(struct kb *k, struct attend *a);
 
 /* part_step.c: one step over tokens start .. start + 16 * subtiles - 1. */

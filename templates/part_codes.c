@@ -42,20 +42,6 @@ static void load_scales(struct kb *k, val at, val first_element, int run, int gr
     }
 }
 
-static void load_key(struct kb *k, const struct attend *a, const struct slot_token *token, val *words, val *scales)
-{
-    const struct side *side = &a->plan->slot.key;
-    int bytes = a->key_run * side->codec.bits / 8;
-    val codes = slot_codes(K, token, side);
-    val at = kb_offset(K, codes, kb_muli(K, a->group, bytes));
-    load_words(K, at, bytes, min_int(side->code_align, low_bit(bytes)), words);
-    if (side->scale_bytes) {
-        val first = kb_muli(K, a->group, a->key_run);
-        val at_scales = slot_scales(K, token, side);
-        load_scales(K, at_scales, first, a->key_run, side->codec.group, scales);
-    }
-}
-
 /* A run that begins inside a byte for some lanes (5 dims of 4 bits): loads the bytes it can touch, shifts it down. */
 static void load_bits(struct kb *k, val codes, val first_bit, int bits, int step, val *words)
 {
@@ -76,13 +62,13 @@ static void load_bits(struct kb *k, val codes, val first_bit, int bits, int step
     }
 }
 
-static void load_value(struct kb *k, const struct attend *a, const struct slot_token *token, val *words, val *scales)
+/* `run` codes from element `first` (a multiple of run) on, and the block scales they need. */
+static void load_run(struct kb *k, const struct slot_token *token, const struct side *side, val first, int run, val *words,
+                     val *scales)
 {
-    const struct side *side = &a->plan->slot.value;
-    int bits = a->dims * side->codec.bits;
-    val first = kb_add(K, a->dim_base, kb_muli(K, a->y, a->dims));
-    val first_bit = kb_muli(K, first, side->codec.bits);
+    int bits = run * side->codec.bits;
     val codes = slot_codes(K, token, side);
+    val first_bit = kb_muli(K, first, side->codec.bits);
     if (bits % 8)
         load_bits(K, codes, first_bit, bits, bits % 8, words);
     else
@@ -90,7 +76,7 @@ static void load_value(struct kb *k, const struct attend *a, const struct slot_t
                    words);
     if (side->scale_bytes) {
         val at_scales = slot_scales(K, token, side);
-        load_scales(K, at_scales, first, a->dims, side->codec.group, scales);
+        load_scales(K, at_scales, first, run, side->codec.group, scales);
     }
 }
 
@@ -122,19 +108,22 @@ static void find_subtile(struct kb *k, const struct attend *a, val start, int su
 void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c)
 {
     val page[ATTEND_SUBTILES] = {NULL}, position[ATTEND_SUBTILES] = {NULL};
+    const struct slot *slot = &a->plan->slot;
     int n = a->plan->subtiles;
+    val key_first = kb_muli(K, a->group, a->key_run);
+    val value_first = kb_add(K, a->dim_base, kb_muli(K, a->y, a->dims));
     for (int u = 0; u < n; u++)
         find_subtile(K, a, start, u, &page[u], &position[u]);
     for (int u = 0; u < n; u++) {
         for (int t = 0; t < a->y_tiles; t++) {
             val at = kb_add(K, position[u], kb_addi(K, a->y, t * a->shape.y_tile));
             struct slot_token token = slot_token(K, &a->head, page[u], at);
-            load_key(K, a, &token, c->key[u][t], c->key_scale[u][t]);
+            load_run(K, &token, &slot->key, key_first, a->key_run, c->key[u][t], c->key_scale[u][t]);
         }
         for (int e = 0; e < a->shape.ke; e++) {
             val index = kb_target(K)->ops->k_index(K, e);
             struct slot_token token = slot_token(K, &a->head, page[u], kb_add(K, position[u], index));
-            load_value(K, a, &token, c->value[u][e], c->value_scale[u][e]);
+            load_run(K, &token, &slot->value, value_first, a->dims, c->value[u][e], c->value_scale[u][e]);
         }
     }
     if (!a->plan->slot.fields)

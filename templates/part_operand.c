@@ -4,8 +4,8 @@
 **
 ** K pairs are neighbours along D, so one look-up in a table of pairs decodes two codes: f16 pairs for codebooks (with the sum
 ** of the squares of the two unrounded centroids beside it where norms are corrected at read), bf16 pairs of E2M1 values for block
-** codecs. V pairs are the same dim of two tokens: codes are moved under an f16 exponent (1024 + code) and the middle code
-** is subtracted. e4m3 becomes f16 by moving its bits and multiplying by 2^8, which is exact for all numbers (0x7f reads
+** codecs. V pairs are the same dim of two tokens: masked codes are f16 subnormals, integers times a power of two that the
+** output undoes, or (where a matrix unit may flush those) codes under an f16 exponent, 1024 + code, less the middle. e4m3 becomes f16 by moving its bits and multiplying by 2^8, which is exact for all numbers (0x7f reads
 ** as 480).
 */
 #include "part_attend.h"
@@ -206,13 +206,39 @@ static val two_windows(struct kb *k, const val *x, const val *y, int at, int las
     return kb_byte_perm(K, lo, hi, s | (s + 1) << 4 | (s + 4) << 8 | (s + 5) << 12);
 }
 
+/* Where element `dim` of a run is found: its window, and the shift that brings it below bit 10, where an f16 is a subnormal
+** number and so a plain integer times 2^-24. One shift serves all elements of a window that need any. */
+struct place { int window, shift, bit; };
+
+static struct place place_of(int dim, int bits)
+{
+    struct place p = {window_of(dim, bits), 0, 0};
+    int bit = dim * bits - 8 * p.window;
+    if (bit + bits > 10)
+        for (int d = 0; d <= dim && !p.shift; d++)
+            if (window_of(d, bits) == p.window && d * bits - 8 * p.window + bits > 10)
+                p.shift = d * bits - 8 * p.window;
+    p.bit = bit - p.shift;
+    return p;
+}
+
+double attend_value_factor(const struct attend *a, int dim)
+{
+    const struct codec *c = &a->plan->slot.value.codec;
+    if (c->kind != CODEC_AFFINE || !a->plan->subnormal_codes)
+        return 1;
+    return (double)(1 << (24 - place_of(dim, c->bits).bit));
+}
+
 static val affine_pair(struct kb *k, const struct attend *a, const val *x, const val *y, int dim)
 {
-    int bits = a->plan->slot.value.codec.bits, window = window_of(dim, bits);
-    int shift = dim * bits - 8 * window, last = (a->dims * bits + 31) / 32 - 1;
-    long long mask = (1 << bits) - 1;
-    val w = two_windows(K, x, y, window, last);
-    val code = kb_andi(K, kb_lshri(K, w, shift), (int)(mask | mask << 16));
+    int bits = a->plan->slot.value.codec.bits, last = (a->dims * bits + 31) / 32 - 1;
+    struct place at = place_of(dim, bits);
+    long long mask = (1 << bits) - 1, both = mask | mask << 16;
+    val w = two_windows(K, x, y, at.window, last);
+    if (a->plan->subnormal_codes)
+        return kb_andi(K, kb_lshri(K, w, at.shift), (int)(both << at.bit));
+    val code = kb_andi(K, kb_lshri(K, w, at.shift + at.bit), (int)both);
     val biased = kb_bitcast(K, kb_or(K, code, kb_i32(K, 0x64006400)), KB_VEC(KB_F16, 2)); /* 1024 + code */
     unsigned middle = 0x6400u + (1u << (bits - 1));
     return kb_bitcast(K, kb_fsub(K, biased, kb_f16x2(K, middle | middle << 16)), KB_I32);

@@ -102,10 +102,10 @@ void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int
     val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
     struct rowvec_if active = rowvec_if_active(K, &v);
     store_row(K, p, &v, kb_offset(K, tile, at));
-    rowvec_endif(K, &active);
-    val factor = kb_fmul(K, up, scale2);
+    val factor = kb_fmul(K, up, scale2); /* the maximum is only known to active lanes */
     val factors = kb_offseti(K, tile, planes(p) * plane_bytes(p));
     kb_store(K, factor, kb_offset(K, factors, kb_shli(K, row, 2)), 4);
+    rowvec_endif(K, &active);
     row = kb_addi(K, row, members);
     kb_loop_end(K, &rows);
     a->query = tile;

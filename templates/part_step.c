@@ -37,7 +37,7 @@ static void put_facts(struct kb *k, const struct attend *a, val start, const str
         val z = slot_finite_field(K, c->field[field + 1]);
         s = kb_select(K, exists, s, kb_f32(K, 0)); /* by selection: what an unused slot holds may be anything */
         z = kb_select(K, exists, z, kb_f32(K, 0));
-        val middle = kb_f32(K, 1 << (slot->value.codec.bits - 1));
+        val middle = kb_f32(K, a->plan->subnormal_codes ? 0 : 1 << (slot->value.codec.bits - 1));
         fact[FACT_LOG_SCALE] = log_scale(K, s);
         fact[FACT_SCALE] = s;
         fact[FACT_ZERO] = kb_fma(K, s, middle, z);
@@ -214,6 +214,26 @@ static void outputs(struct kb *k, const struct attend *a, val start, const struc
     }
 }
 
+/* Output sums follow their row's reference; in most steps no row's moves, and the sums are left alone. */
+static void rescale(struct kb *k, const struct attend *a, const val *factor, val *o)
+{
+    int each = a->shape.lane_rows * a->shape.ye, n = a->dims * each;
+    val before[ATTEND_SUMS], moved = NULL;
+    for (int row = 0; row < a->shape.lane_rows; row++) {
+        val one = kb_fcmp(K, KB_ONE, factor[row], kb_f32(K, 1));
+        moved = moved ? kb_or(K, moved, one) : one;
+    }
+    struct kb_if any = kb_if(K, moved);
+    for (int i = 0; i < n; i++) {
+        before[i] = o[i];
+        o[i] = kb_fmul(K, o[i], factor[i % each / a->shape.ye]);
+    }
+    kb_endif(K, &any);
+    for (int i = 0; i < n; i++)
+        o[i] = kb_merge(K, &any, o[i], before[i]);
+    kb_warp_sync(K); /* the matrix unit wants the warp together again */
+}
+
 void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c, struct attend_sums *s)
 {
     val r[64], u[64], factor[ATTEND_ROWS];
@@ -225,10 +245,6 @@ void attend_step(struct kb *k, const struct attend *a, val start, const struct a
         kb_warp_sync(K);
     scores(K, a, start, r, u, facts);
     weights(K, a, r, u, facts, s, factor);
-    for (int d = 0; d < a->dims; d++)
-        for (int i = 0; i < a->shape.lane_rows * a->shape.ye; i++) {
-            int at = d * a->shape.lane_rows * a->shape.ye + i;
-            s->o[at] = kb_fmul(K, s->o[at], factor[i / a->shape.ye]);
-        }
+    rescale(K, a, factor, s->o);
     outputs(K, a, start, c, r, s);
 }
