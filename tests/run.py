@@ -63,6 +63,7 @@ def suites(args, kvkiln):
         for script in sorted(glob.glob(f"{args.root}/tests/{folder}/test_*.sh")):
             found.append((f"{folder}_{os.path.basename(script)}", ["bash", script]))
     found.append(("limits", [sys.executable, "-B", f"{args.root}/tests/limits.py", kvkiln]))
+    found.append(("order", [sys.executable, "-B", f"{args.root}/tests/order.py", args.root]))
     found.append(("budgets", [sys.executable, "-B", f"{args.root}/tests/budgets.py", args.root, args.build]))
     device = gpu_device()
     if device:
