@@ -85,7 +85,7 @@ void num_fill_special(struct num_random *r, kvk_dtype dtype, uint16_t *out, size
 /* --- rows.c: a tensor of rows on the device, dense or with gaps --- */
 struct num_rows {
     kvk_dtype dtype;
-    size_t rows, heads, d, row_stride, head_stride, elements;
+    size_t rows, heads, d, first, row_stride, head_stride, elements; /* first: of the buffer */
     void *base;            /* device */
     struct kvk_rows device;
 };

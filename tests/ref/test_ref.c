@@ -249,6 +249,62 @@ static void rotations_agree_and_are_their_own_inverse(void **state) {
     }
 }
 
+static float normal(uint64_t *state) {
+    double u[2];
+
+    for (int i = 0; i < 2; i++) {
+        *state = *state * 6364136223846793005u + 1442695040888963407u;
+        u[i] = ((double)(*state >> 11) + 0.5) / 9007199254740992.0;
+    }
+    return (float)(sqrt(-2 * log(u[0])) * cos(6.283185307179586 * u[1]));
+}
+
+/* Mean squared error of decoded N(0, 1) keys over their mean square; both in the rotated basis. */
+static double key_error(const struct ref_spec *spec, int correction, int keys) {
+    enum { D = 128 };
+    struct ref_spec s = *spec;
+    struct ref_format f;
+    uint64_t state = 1;
+    double error = 0, norm = 0;
+
+    s.key.correction = correction && s.key.correction;
+    ref_format_make(&f, &s, REF_AOS, D, D, 1, 1);
+    for (int k = 0; k < keys; k++) {
+        float x[D];
+        double exact[D], out[D];
+        uint8_t codes[D];
+        uint16_t field[1] = {0};
+
+        for (int i = 0; i < D; i++)
+            exact[i] = x[i] = normal(&state);
+        ref_encode(&f.key, f.key_centroids, REF_AOS, x, D, codes, field, NULL);
+        ref_decode(&f.key, f.key_centroids, REF_AOS, codes, field, D, out);
+        ref_rotate(exact, D);
+        for (int i = 0; i < D; i++) {
+            error += (out[i] - exact[i]) * (out[i] - exact[i]);
+            norm += exact[i] * exact[i];
+        }
+    }
+    return error / norm;
+}
+
+static void codec_quality_equals_the_contract(void **state) {
+    static const struct {
+        const char *preset;
+        int correction;
+        double want;
+    } quality[] = {{"turboquant_4bit_nc", 1, 0.00920}, {"turboquant_3bit_nc", 1, 0.0339},
+                   {"turboquant_4bit_nc", 0, 0.00934}, {"turboquant_3bit_nc", 0, 0.0340},
+                   {"ultraquant_4bit", 1, 0.0178}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof quality / sizeof *quality; i++) {
+        double got = key_error(ref_spec_find(quality[i].preset), quality[i].correction, 20000);
+        if (fabs(got / quality[i].want - 1) > 0.01)
+            fail_msg("%s: relative key error %.5f, expected %.5f", quality[i].preset, got, quality[i].want);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_floats_equal_the_contract),
@@ -258,6 +314,7 @@ int main(void) {
         cmocka_unit_test(soa_scalars_equal_the_contract),
         cmocka_unit_test(soa_places_equal_the_contract),
         cmocka_unit_test(odd_values_equal_the_contract),
+        cmocka_unit_test(codec_quality_equals_the_contract),
     };
     int failed = cmocka_run_group_tests_name("ref against the contract", tests, NULL, NULL);
 
