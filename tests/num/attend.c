@@ -2,10 +2,10 @@
 /*
 ** attend.c - one call of decode or unified, and what the oracle says to it.
 **
-** Limits: relative L2 of the whole output, fp16 1e-3, bf16 2.5e-3 (decode) and 4e-3 (unified); every row within four
-** times that; rows without a visible key exactly zero.
+** Limits: relative L2 of the whole output, fp16 1e-3, bf16 2.5e-3 (decode) and 4e-3 (unified);
+** every row within four times that; rows without a visible key exactly zero.
 */
-#include "num.h"
+#include "world.h"
 
 #include <math.h>
 #include <string.h>
@@ -71,10 +71,12 @@ static void upload_batch(struct num_run *run, const struct attention *a, const k
     for (int s = 0; s < w->sequences; s++)
         lengths[s] = w->lengths[s] - (run->fault == FAULT_LENGTH && w->lengths[s] > 0);
     b->pool = a->pool ? *a->pool : world_pool(run, w, w->pool.data);
-    b->query = num_rows_put(run, w->m.dtype, query_for_kernel(run, a, rows), rows, heads, (size_t)w->m.d, a->strided);
+    b->query = num_rows_put(run, w->m.dtype, query_for_kernel(run, a, rows), rows, heads,
+                            (size_t)w->m.d, a->strided);
     b->out = num_rows_put(run, w->m.dtype, NULL, rows, heads, (size_t)w->m.dv, a->strided);
     /* the last sequence's unused entries are not even there */
-    b->table = num_upload(run, w->table, (size_t)(w->sequences * w->table_stride - 1) * sizeof *w->table);
+    b->table =
+        num_upload(run, w->table, (size_t)(w->sequences * w->table_stride - 1) * sizeof *w->table);
     b->lengths = num_upload(run, lengths, (size_t)w->sequences * sizeof *lengths);
     b->sinks = a->sinks ? num_upload(run, a->sinks, heads * sizeof *a->sinks) : NULL;
     b->lse_bytes = a->no_lse ? 0 : rows * heads * sizeof(float);
@@ -150,7 +152,8 @@ static void fetch_lse(struct num_run *run, struct attention *a, const struct dev
     for (size_t i = used; i < n; i++) {
         memcpy(&bits, &a->lse[i], 4);
         if (bits != 0xFFFFFFFF)
-            num_differ(run, "lse of row %zu is written, past query_start[S]", i / (size_t)query_heads(a));
+            num_differ(run, "lse of row %zu is written, past query_start[S]",
+                       i / (size_t)query_heads(a));
     }
 }
 
@@ -173,17 +176,29 @@ void attention_call(struct num_run *run, struct attention *a) {
 
 /* --- the oracle's answer --- */
 
-static void expect_sequence(struct num_run *run, const struct attention *a, int s, double *out, double *lse) {
+static void expect_sequence(struct num_run *run, const struct attention *a, int s, double *out,
+                            double *lse) {
     const struct world *w = a->w;
-    size_t d = (size_t)w->m.d, dv = (size_t)w->m.dv, tokens = (size_t)(w->lengths[s] * w->m.kv_heads);
-    size_t vectors = (size_t)a->q_len[s] * (size_t)query_heads(a), first = (size_t)a->start[s] * (size_t)query_heads(a);
+    size_t d = (size_t)w->m.d, dv = (size_t)w->m.dv,
+           tokens = (size_t)(w->lengths[s] * w->m.kv_heads);
+    size_t vectors = (size_t)a->q_len[s] * (size_t)query_heads(a),
+           first = (size_t)a->start[s] * (size_t)query_heads(a);
     double *key = num_host(run, tokens * d * sizeof *key);
     double *value = num_host(run, tokens * dv * sizeof *value);
     double *query = num_host(run, vectors * d * sizeof *query);
-    struct ref_attention r = {.query = query, .key = key, .value = value, .out = out + first * dv, .lse = lse + first,
-                              .query_len = a->q_len[s], .length = w->lengths[s], .query_heads = query_heads(a),
-                              .heads = w->m.kv_heads, .key_size = w->m.d, .value_size = w->m.dv,
-                              .scale = a->scale != 0 ? (double)a->scale : 1 / sqrt(w->m.d), .window = a->window,
+    struct ref_attention r = {.query = query,
+                              .key = key,
+                              .value = value,
+                              .out = out + first * dv,
+                              .lse = lse + first,
+                              .query_len = a->q_len[s],
+                              .length = w->lengths[s],
+                              .query_heads = query_heads(a),
+                              .heads = w->m.kv_heads,
+                              .key_size = w->m.d,
+                              .value_size = w->m.dv,
+                              .scale = a->scale != 0 ? (double)a->scale : 1 / sqrt(w->m.d),
+                              .window = a->window,
                               .sinks = a->sinks};
 
     world_read(w, s, key, value);
@@ -196,22 +211,25 @@ static void expect_sequence(struct num_run *run, const struct attention *a, int 
     ref_attend(&r);
 }
 
-static void check_lse(struct num_run *run, const struct attention *a, const double *want, size_t rows) {
+static void check_lse(struct num_run *run, const struct attention *a, const double *want,
+                      size_t rows) {
     double limit = a->w->m.dtype == KVK_FLOAT16 ? 2e-3 : 3e-3; /* of fp32 scores: 1e-3 was seen */
 
     for (size_t i = 0; i < rows; i++) {
         double got = (double)a->lse[i];
         if (isfinite(want[i]))
             run->lse_error = fmax(run->lse_error, fabs(got - want[i]));
-        if (isinf(want[i]) ? got != want[i] : !(fabs(got - want[i]) <= limit * fmax(1, fabs(want[i]) / 8)))
-            num_differ(run, "lse: row %zu head %zu is %.6g, expected %.6g", i / (size_t)query_heads(a),
-                       i % (size_t)query_heads(a), got, want[i]);
+        if (isinf(want[i]) ? got != want[i]
+                           : !(fabs(got - want[i]) <= limit * fmax(1, fabs(want[i]) / 8)))
+            num_differ(run, "lse: row %zu head %zu is %.6g, expected %.6g",
+                       i / (size_t)query_heads(a), i % (size_t)query_heads(a), got, want[i]);
     }
 }
 
 /* Returns the squared norm of the expected row and adds up. */
-static void check_row(struct num_run *run, const struct attention *a, const double *want, const uint16_t *got,
-                      size_t row, double limit, double *error_sum, double *norm_sum) {
+static void check_row(struct num_run *run, const struct attention *a, const double *want,
+                      const uint16_t *got, size_t row, double limit, double *error_sum,
+                      double *norm_sum) {
     double error = 0, norm = 0;
     size_t worst = 0, heads = (size_t)query_heads(a), d = (size_t)a->w->m.dv;
     double worst_error = -1;
@@ -226,9 +244,12 @@ static void check_row(struct num_run *run, const struct attention *a, const doub
         }
     }
     if (!(sqrt(error) <= 4 * limit * sqrt(norm)))
-        num_differ(run, "out: row %zu head %zu is off by %.3g (relative L2, limit %.3g); element %zu is %.6g, "
-                   "expected %.6g", row / heads, row % heads, sqrt(error / norm), 4 * limit, worst,
-                   (double)num_value(a->w->m.dtype, got[worst]), want[worst]);
+        num_differ(
+            run,
+            "out: row %zu head %zu is off by %.3g (relative L2, limit %.3g); element %zu is %.6g, "
+            "expected %.6g",
+            row / heads, row % heads, sqrt(error / norm), 4 * limit, worst,
+            (double)num_value(a->w->m.dtype, got[worst]), want[worst]);
     *error_sum += error;
     *norm_sum += norm;
 }
@@ -236,7 +257,10 @@ static void check_row(struct num_run *run, const struct attention *a, const doub
 void attention_check(struct num_run *run, const struct attention *a) {
     size_t d = (size_t)a->w->m.dv, rows = (size_t)rows_of(a) * (size_t)query_heads(a);
     double *out = num_host(run, rows * d * sizeof *out), *lse = num_host(run, rows * sizeof *lse);
-    double limit = a->w->m.dtype == KVK_FLOAT16 ? 1e-3 : a->unified ? 4e-3 : 2.5e-3, error = 0, norm = 0;
+    double limit = a->w->m.dtype == KVK_FLOAT16 ? 1e-3
+                   : a->unified                 ? 4e-3
+                                                : 2.5e-3,
+           error = 0, norm = 0;
 
     for (int s = 0; s < a->w->sequences; s++)
         expect_sequence(run, a, s, out, lse);

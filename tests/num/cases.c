@@ -2,9 +2,10 @@
 /*
 ** cases.c - which cases there are.
 **
-** The core takes one model for every format (preset and layout) and head size, and gives it the GQA ratio, dtype and
-** page size that cover most pairs of values not yet covered. The full list is the product. Properties and negative
-** controls run on four pinned models, which are part of the core, so that they compile few kernels of their own.
+** The core takes one model for every format (preset and layout) and head size, and gives it the GQA
+** ratio, dtype and page size that cover most pairs of values not yet covered. The full list is the
+** product. Properties and negative controls run on four pinned models, which are part of the core,
+** so that they compile few kernels of their own.
 */
 #include "num.h"
 
@@ -14,7 +15,8 @@
 
 enum { FORMATS = 9, SIZES = 3, GQAS = 7, DTYPES = 2, PAGES = 4, EXTRAS = 6, AWKWARD = 20 };
 
-static const int sizes[SIZES] = {64, 128, 256}, gqas[GQAS] = {1, 3, 4, 6, 7, 8, 16}, pages[PAGES] = {16, 32, 64, 128};
+static const int sizes[SIZES] = {64, 128, 256}, gqas[GQAS] = {1, 3, 4, 6, 7, 8, 16},
+                 pages[PAGES] = {16, 32, 64, 128};
 static const kvk_dtype dtypes[DTYPES] = {KVK_BFLOAT16, KVK_FLOAT16};
 
 struct list {
@@ -37,13 +39,13 @@ enum { PINNED = sizeof pinned / sizeof *pinned };
 /* Head sizes that only some formats run: format index, head size, and the rest as indices. */
 static const struct {
     int format, d, gqa, dtype, page;
-} extras[EXTRAS] = {{0, 80, 1, 1, 0}, {1, 96, 2, 0, 1}, {0, 192, 3, 0, 2}, {1, 80, 5, 0, 0}, {0, 96, 4, 1, 3},
-                    {8, 512, 2, 0, 0}};
+} extras[EXTRAS] = {{0, 80, 1, 1, 0}, {1, 96, 2, 0, 1}, {0, 192, 3, 0, 2},
+                    {1, 80, 5, 0, 0}, {0, 96, 4, 1, 3}, {8, 512, 2, 0, 0}};
 
 /*
-** Numbers that no model family of the presets has: blocks of the rotation that are smaller than the head, odd slots and
-** odd-aligned fields (3-bit keys at 40 and 72), the smallest and the largest head, pages that are no power of two,
-** every other GQA ratio. Values, not indices.
+** Numbers that no model family of the presets has: blocks of the rotation that are smaller than the
+** head, odd slots and odd-aligned fields (3-bit keys at 40 and 72), the smallest and the largest
+** head, pages that are no power of two, every other GQA ratio. Values, not indices.
 */
 static const struct {
     int format, d, gqa, dtype, page, attends;
@@ -69,7 +71,8 @@ static const struct ref_spec *format_at(int index, enum ref_layout *layout) {
 }
 
 static struct num_model model_of(int format, int d, int gqa, int dtype, int page) {
-    struct num_model m = {.d = d, .dv = d, .gqa = gqas[gqa], .page = pages[page], .dtype = dtypes[dtype]};
+    struct num_model m = {
+        .d = d, .dv = d, .gqa = gqas[gqa], .page = pages[page], .dtype = dtypes[dtype]};
 
     m.spec = format_at(format, &m.layout);
     m.kv_heads = 1 + (format + page + gqa) % 3;
@@ -77,8 +80,8 @@ static struct num_model model_of(int format, int d, int gqa, int dtype, int page
     return m;
 }
 
-static void add(struct list *list, const struct num_model *m, const char *what, num_body *body, int variant,
-                enum num_fault fault, int full) {
+static void add(struct list *list, const struct num_model *m, const char *what, num_body *body,
+                int variant, enum num_fault fault, int full) {
     if (list->count == list->cap) {
         list->cap = list->cap ? list->cap * 2 : 256;
         list->cases = realloc(list->cases, list->cap * sizeof *list->cases);
@@ -86,21 +89,22 @@ static void add(struct list *list, const struct num_model *m, const char *what, 
             abort();
     }
     struct num_case *c = &list->cases[list->count++];
-    *c = (struct num_case){.model = *m, .body = body, .variant = variant, .fault = fault, .full = full};
+    *c = (struct num_case){
+        .model = *m, .body = body, .variant = variant, .fault = fault, .full = full};
     char head[16];
 
     snprintf(head, sizeof head, m->d == m->dv ? "%d" : "%dx%d", m->d, m->dv);
     snprintf(c->name, sizeof c->name, "%s/%s.%s.d%s.g%d.%s.p%d/%d", what, m->spec->name,
-             m->layout == REF_SOA ? "soa" : "aos", head, m->gqa, m->dtype == KVK_FLOAT16 ? "fp16" : "bf16", m->page,
-             variant);
+             m->layout == REF_SOA ? "soa" : "aos", head, m->gqa,
+             m->dtype == KVK_FLOAT16 ? "fp16" : "bf16", m->page, variant);
 }
 
 /* --- the core --- */
 
 struct covered {
-    char format_gqa[FORMATS][GQAS], size_gqa[SIZES][GQAS], format_dtype[FORMATS][DTYPES], size_dtype[SIZES][DTYPES],
-        gqa_dtype[GQAS][DTYPES], format_page[FORMATS][PAGES], size_page[SIZES][PAGES], gqa_page[GQAS][PAGES],
-        dtype_page[DTYPES][PAGES];
+    char format_gqa[FORMATS][GQAS], size_gqa[SIZES][GQAS], format_dtype[FORMATS][DTYPES],
+        size_dtype[SIZES][DTYPES], gqa_dtype[GQAS][DTYPES], format_page[FORMATS][PAGES],
+        size_page[SIZES][PAGES], gqa_page[GQAS][PAGES], dtype_page[DTYPES][PAGES];
 };
 
 static int touch(char *pair, int mark) {
@@ -112,10 +116,14 @@ static int touch(char *pair, int mark) {
 
 /* Pairs that a pick would cover for the first time; marks them if told to. */
 static int gain(struct covered *c, const struct pick *p, int mark) {
-    return touch(&c->format_gqa[p->format][p->gqa], mark) + touch(&c->size_gqa[p->size][p->gqa], mark) +
-           touch(&c->format_dtype[p->format][p->dtype], mark) + touch(&c->size_dtype[p->size][p->dtype], mark) +
-           touch(&c->gqa_dtype[p->gqa][p->dtype], mark) + touch(&c->format_page[p->format][p->page], mark) +
-           touch(&c->size_page[p->size][p->page], mark) + touch(&c->gqa_page[p->gqa][p->page], mark) +
+    return touch(&c->format_gqa[p->format][p->gqa], mark) +
+           touch(&c->size_gqa[p->size][p->gqa], mark) +
+           touch(&c->format_dtype[p->format][p->dtype], mark) +
+           touch(&c->size_dtype[p->size][p->dtype], mark) +
+           touch(&c->gqa_dtype[p->gqa][p->dtype], mark) +
+           touch(&c->format_page[p->format][p->page], mark) +
+           touch(&c->size_page[p->size][p->page], mark) +
+           touch(&c->gqa_page[p->gqa][p->page], mark) +
            touch(&c->dtype_page[p->dtype][p->page], mark);
 }
 
@@ -127,7 +135,8 @@ static struct pick best_pick(struct covered *c, int format, int size) {
         if (pinned[i].format == format && pinned[i].size == size)
             return pinned[i];
     for (int k = 0; k < GQAS * DTYPES * PAGES; k++) {
-        struct pick p = {format, size, (k / 8 + format) % GQAS, (k / 4 + format) % DTYPES, (k + size) % PAGES};
+        struct pick p = {format, size, (k / 8 + format) % GQAS, (k / 4 + format) % DTYPES,
+                         (k + size) % PAGES};
         int g = gain(c, &p, 0);
         if (g > most) {
             most = g;
@@ -193,7 +202,8 @@ static void add_awkward(struct list *list) {
 
 static void add_extras(struct list *list) {
     for (int i = 0; i < EXTRAS; i++) {
-        struct num_model m = model_of(extras[i].format, extras[i].d, extras[i].gqa, extras[i].dtype, extras[i].page);
+        struct num_model m =
+            model_of(extras[i].format, extras[i].d, extras[i].gqa, extras[i].dtype, extras[i].page);
         add_rows(list, &m, 0);
         add_attention(list, &m, 0);
     }
@@ -203,7 +213,8 @@ static void add_product(struct list *list) {
     for (int format = 0; format < FORMATS; format++)
         for (int size = 0; size < SIZES; size++)
             for (int k = 0; k < GQAS * DTYPES * PAGES; k++) {
-                struct num_model m = model_of(format, sizes[size], k % GQAS, k / GQAS % DTYPES, k / GQAS / DTYPES);
+                struct num_model m =
+                    model_of(format, sizes[size], k % GQAS, k / GQAS % DTYPES, k / GQAS / DTYPES);
                 if (k % GQAS == 0) /* store and dequant know no query heads */
                     add_rows(list, &m, 1);
                 add_attention(list, &m, 1);
@@ -228,7 +239,8 @@ static void add_properties(struct list *list, const struct num_model *m, int fir
     add(list, m, "scores_far_below_zero_in_a_window", prop_far_below_zero, 0, FAULT_NONE, 0);
     if (first)
         add(list, m, "offsets_beyond_4_gib", prop_far_pages, 0, FAULT_NONE, 0);
-    if (m->spec->key.kind != REF_BLOCK) /* a block's largest code may be 4: encoding again doubles its scale */
+    /* a block whose largest code is 4 gets another scale when encoded again */
+    if (m->spec->key.kind != REF_BLOCK)
         add(list, m, "dequant_then_store_gives_same_codes", prop_codes_survive, 0, FAULT_NONE, 0);
 }
 
@@ -249,9 +261,16 @@ static void add_controls(struct list *list, const struct num_model *m) {
 
 /* --- specs that are no presets, and head sizes that differ --- */
 
-static void add_own(struct list *list, const struct ref_spec *spec, enum ref_layout layout, int d, int dv, int turn) {
-    struct num_model m = {.spec = spec, .layout = layout, .d = d, .dv = dv, .gqa = gqas[turn % GQAS],
-                          .kv_heads = 1 + turn % 2, .page = pages[turn % 2], .dtype = dtypes[turn % DTYPES],
+static void add_own(struct list *list, const struct ref_spec *spec, enum ref_layout layout, int d,
+                    int dv, int turn) {
+    struct num_model m = {.spec = spec,
+                          .layout = layout,
+                          .d = d,
+                          .dv = dv,
+                          .gqa = gqas[turn % GQAS],
+                          .kv_heads = 1 + turn % 2,
+                          .page = pages[turn % 2],
+                          .dtype = dtypes[turn % DTYPES],
                           .dequant_dtype = dtypes[turn / 2 % DTYPES]};
 
     add(list, &m, "store", check_store, 1, FAULT_NONE, 0);
@@ -265,7 +284,8 @@ static void add_others(struct list *list) {
     int turn = 0;
 
     for (const struct ref_spec *s = num_custom_specs(); s->name; s++, turn++)
-        add_own(list, s, s->soa && turn % 2 ? REF_SOA : REF_AOS, turn % 3 ? 64 : 128, turn % 3 ? 64 : 128, turn);
+        add_own(list, s, s->soa && turn % 2 ? REF_SOA : REF_AOS, turn % 3 ? 64 : 128,
+                turn % 3 ? 64 : 128, turn);
     let_refuse(list, first);
     add_own(list, ref_spec_find("turboquant_4bit_nc"), REF_AOS, 128, 64, 3);
     add_own(list, ref_spec_find("turboquant_k8v4"), REF_SOA, 64, 128, 4);

@@ -2,7 +2,7 @@
 /*
 ** check_attend.c - decode and unified against double-precision attention over the same bytes.
 */
-#include "num.h"
+#include "world.h"
 
 static float *make_sinks(struct num_run *run, const struct num_model *m, uint64_t seed) {
     struct num_random r = num_random(seed, 5);
@@ -15,8 +15,9 @@ static float *make_sinks(struct num_run *run, const struct num_model *m, uint64_
 }
 
 /*
-** Variants: 0 one query token, one split; 1 three tokens (more than one sequence has), three splits, sinks, window,
-** strided rows and pool; 2 one token, splits chosen, own scale, no LSE; 3 (full) four tokens, seven splits, head-major.
+** Variants: 0 one query token, one split; 1 three tokens (more than one sequence has), three
+** splits, sinks, window, strided rows and pool; 2 one token, splits chosen, own scale, no LSE; 3
+** (full) four tokens, seven splits, head-major.
 */
 void check_decode(struct num_run *run, const struct num_case *c) {
     static const struct {
@@ -33,11 +34,19 @@ void check_decode(struct num_run *run, const struct num_case *c) {
     };
     int v = c->variant;
     uint64_t seed = num_case_seed(run, c);
-    struct world_options o = {.lengths = variant[v].lengths, .sequences = variant[v].sequences, .data_seed = seed,
-                              .page_seed = seed + 1, .pool = variant[v].pool, .poison = 0xFF};
+    struct world_options o = {.lengths = variant[v].lengths,
+                              .sequences = variant[v].sequences,
+                              .data_seed = seed,
+                              .page_seed = seed + 1,
+                              .pool = variant[v].pool,
+                              .poison = 0xFF};
     struct world w;
-    struct attention a = {.w = &w, .splits = variant[v].splits, .window = variant[v].window,
-                          .strided = variant[v].strided, .scale = variant[v].scale, .no_lse = variant[v].no_lse,
+    struct attention a = {.w = &w,
+                          .splits = variant[v].splits,
+                          .window = variant[v].window,
+                          .strided = variant[v].strided,
+                          .scale = variant[v].scale,
+                          .no_lse = variant[v].no_lse,
                           .max_context = variant[v].max_context};
 
     world_make(run, &w, &c->model, &o);
@@ -52,8 +61,9 @@ void check_decode(struct num_run *run, const struct num_case *c) {
 }
 
 /*
-** Variants: 0 a fresh prefill, a continuation, a decode row, an empty sequence; 1 the same kinds with sinks, window,
-** strides, spare rows and more query tokens than cached ones; 2 decode rows only, own scale, no LSE; 3 (full) longer.
+** Variants: 0 a fresh prefill, a continuation, a decode row, an empty sequence; 1 the same kinds
+** with sinks, window, strides, spare rows and more query tokens than cached ones; 2 decode rows
+** only, own scale, no LSE; 3 (full) longer.
 */
 void check_unified(struct num_run *run, const struct num_case *c) {
     static const struct {
@@ -69,11 +79,20 @@ void check_unified(struct num_run *run, const struct num_case *c) {
     };
     int v = c->variant;
     uint64_t seed = num_case_seed(run, c);
-    struct world_options o = {.lengths = variant[v].lengths, .sequences = variant[v].sequences, .data_seed = seed,
-                              .page_seed = seed + 1, .pool = variant[v].pool, .poison = 0xFF};
+    struct world_options o = {.lengths = variant[v].lengths,
+                              .sequences = variant[v].sequences,
+                              .data_seed = seed,
+                              .page_seed = seed + 1,
+                              .pool = variant[v].pool,
+                              .poison = 0xFF};
     struct world w;
-    struct attention a = {.w = &w, .unified = 1, .window = variant[v].window, .spare_rows = variant[v].spare,
-                          .strided = variant[v].strided, .scale = variant[v].scale, .no_lse = variant[v].no_lse};
+    struct attention a = {.w = &w,
+                          .unified = 1,
+                          .window = variant[v].window,
+                          .spare_rows = variant[v].spare,
+                          .strided = variant[v].strided,
+                          .scale = variant[v].scale,
+                          .no_lse = variant[v].no_lse};
 
     world_make(run, &w, &c->model, &o);
     for (int s = 0; s < w.sequences; s++)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** check_dequant.c - pages back to rows: exact where decoding is exact, one ulp of the output type elsewhere.
+** check_dequant.c - pages back to rows: exact where decoding is exact, one ulp of the output type
+** elsewhere.
 */
-#include "num.h"
+#include "world.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,22 +26,25 @@ static uint16_t rounded(kvk_dtype dtype, double x) {
     return num_bits(dtype, (float)x);
 }
 
-/* `slack`: error allowed besides `allowed` ulps, where a rotation adds up rounding errors of a whole vector. */
-static void compare_vector(struct num_run *run, kvk_dtype dtype, const double *want, const uint16_t *got, int d,
-                           int allowed, double slack, const char *what, int row, int head) {
+/* `slack`: error allowed besides `allowed` ulps, where a rotation adds up rounding errors of a
+** whole vector. */
+static void compare_vector(struct num_run *run, kvk_dtype dtype, const double *want,
+                           const uint16_t *got, int d, int allowed, double slack, const char *what,
+                           int row, int head) {
     for (int i = 0; i < d; i++) {
         uint16_t expected = rounded(dtype, want[i]);
         double off = fabs((double)num_value(dtype, got[i]) - (double)num_value(dtype, expected));
         if (isnan(want[i]) && isnan(num_value(dtype, got[i])))
             continue;
         if (ulps(expected, got[i]) > allowed && !(off <= slack))
-            num_differ(run, "%s: row %d head %d element %d is %.6g (%04x), expected %.6g (%04x)", what, row, head, i,
-                       (double)num_value(dtype, got[i]), got[i], (double)num_value(dtype, expected), expected);
+            num_differ(run, "%s: row %d head %d element %d is %.6g (%04x), expected %.6g (%04x)",
+                       what, row, head, i, (double)num_value(dtype, got[i]), got[i],
+                       (double)num_value(dtype, expected), expected);
     }
 }
 
-static void compare_ranges(struct num_run *run, const struct world *w, const struct ranges *g, const uint16_t *key,
-                           const uint16_t *value, int rotate_back) {
+static void compare_ranges(struct num_run *run, const struct world *w, const struct ranges *g,
+                           const uint16_t *key, const uint16_t *value, int rotate_back) {
     kvk_dtype dtype = w->m.dequant_dtype;
     int d = w->m.d, dv = w->m.dv, heads = w->m.kv_heads, exact_key = w->f.key.kind != REF_CODEBOOK;
     int exact_value = w->f.value.kind != REF_CODEBOOK;
@@ -52,19 +56,21 @@ static void compare_ranges(struct num_run *run, const struct world *w, const str
                 size_t at = (size_t)row * (size_t)heads + (size_t)h;
                 int back = rotate_back && w->f.key.rotated;
                 double norm = 0;
-                ref_dequant(&w->f, &w->pool, world_slot(w, s, g->first[s] + row - g->start[s]), h, k, v);
+                ref_dequant(&w->f, &w->pool, world_slot(w, s, g->first[s] + row - g->start[s]), h,
+                            k, v);
                 for (int i = 0; i < d; i++)
                     norm += k[i] * k[i];
                 if (back)
                     ref_rotate(k, d);
                 compare_vector(run, dtype, k, key + at * (size_t)d, d, back || !exact_key,
                                back ? 1e-6 * sqrt(norm) : 0, "key", row, h);
-                compare_vector(run, dtype, v, value + at * (size_t)dv, dv, !exact_value, 0, "value", row, h);
+                compare_vector(run, dtype, v, value + at * (size_t)dv, dv, !exact_value, 0, "value",
+                               row, h);
             }
 }
 
-static void dequant_call(struct num_run *run, const struct world *w, const struct ranges *g, int rotate_back,
-                         int strided, uint16_t **key, uint16_t **value) {
+static void dequant_call(struct num_run *run, const struct world *w, const struct ranges *g,
+                         int rotate_back, int strided, uint16_t **key, uint16_t **value) {
     const kvk_kernels *kernels = num_prepare(run, &w->m, KVK_DEQUANT);
     struct kvk_dequant_args args = KVK_INIT(struct kvk_dequant_args);
     size_t used = (size_t)g->start[g->sequences], rows = used + (size_t)g->spare;
@@ -79,10 +85,12 @@ static void dequant_call(struct num_run *run, const struct world *w, const struc
     args.pool = world_pool(run, w, w->pool.data);
     args.key = k.device;
     args.value = v.device;
-    args.block_table = num_upload(run, w->table, (size_t)(w->sequences * w->table_stride - 1) * sizeof *w->table);
+    args.block_table =
+        num_upload(run, w->table, (size_t)(w->sequences * w->table_stride - 1) * sizeof *w->table);
     args.table_stride = w->table_stride;
     args.out_start = num_upload(run, g->start, (size_t)(g->sequences + 1) * sizeof *g->start);
-    args.first_token = any ? num_upload(run, g->first, (size_t)g->sequences * sizeof *g->first) : NULL;
+    args.first_token =
+        any ? num_upload(run, g->first, (size_t)g->sequences * sizeof *g->first) : NULL;
     args.sequences = g->sequences;
     args.rows = (int64_t)rows;
     args.rotate_back = rotate_back;
@@ -97,13 +105,19 @@ static void dequant_call(struct num_run *run, const struct world *w, const struc
         *value = num_rows_get(run, &v, used, "value");
 }
 
-/* Variants: 0 whole sequences, rotated keys stay; 1 ranges, rotated back, strided, spare rows; 2 odd rows. */
+/* Variants: 0 whole sequences, rotated keys stay; 1 ranges, rotated back, strided, spare rows; 2
+** odd rows. */
 void check_dequant(struct num_run *run, const struct num_case *c) {
     static const int lengths[] = {37, 0, 1, 50};
     int v = c->variant;
     uint64_t seed = num_case_seed(run, c);
-    struct world_options o = {.lengths = lengths, .sequences = 4, .data_seed = seed, .page_seed = seed + 1,
-                              .pool = v == 1 ? POOL_PADDED : POOL_DENSE, .special = v == 2, .poison = 0xFF};
+    struct world_options o = {.lengths = lengths,
+                              .sequences = 4,
+                              .data_seed = seed,
+                              .page_seed = seed + 1,
+                              .pool = v == 1 ? POOL_PADDED : POOL_DENSE,
+                              .special = v == 2,
+                              .poison = 0xFF};
     struct ranges g = {.sequences = 4, .spare = v == 1 ? 3 : 0};
     struct world w;
     uint16_t *key, *value, *alone;
@@ -127,14 +141,14 @@ void check_dequant(struct num_run *run, const struct num_case *c) {
 }
 
 /* Codes of one side that change when what was decoded from them is encoded again. */
-static long changed(struct num_run *run, const struct world *w, const struct ref_codec *codec, const float *centroids,
-                    const uint16_t *decoded, int d, const uint8_t *codes) {
+static long changed(struct num_run *run, const struct world *w, const struct ref_codec *codec,
+                    const float *centroids, const uint16_t *decoded, int d, const uint8_t *codes) {
     uint8_t again[REF_MAX_D * 2];
     uint16_t fields[REF_MAX_FIELDS];
     long differ = 0;
 
-    ref_encode(codec, centroids, w->f.layout, world_floats(run, w->m.dequant_dtype, decoded, (size_t)d), d,
-               again, fields, NULL);
+    ref_encode(codec, centroids, w->f.layout,
+               world_floats(run, w->m.dequant_dtype, decoded, (size_t)d), d, again, fields, NULL);
     for (int i = 0; i < d; i++)
         differ += ref_get_code(again, codec->bits, i) != ref_get_code(codes, codec->bits, i);
     return differ;
@@ -144,7 +158,10 @@ static long changed(struct num_run *run, const struct world *w, const struct ref
 void prop_codes_survive(struct num_run *run, const struct num_case *c) {
     static const int lengths[] = {24, 9};
     uint64_t seed = num_case_seed(run, c);
-    struct world_options o = {.lengths = lengths, .sequences = 2, .data_seed = seed, .page_seed = seed + 1,
+    struct world_options o = {.lengths = lengths,
+                              .sequences = 2,
+                              .data_seed = seed,
+                              .page_seed = seed + 1,
                               .poison = 0xA5};
     struct ranges g = {.sequences = 2, .start = {0, 24, 33}};
     uint16_t *key, *value;
@@ -157,11 +174,12 @@ void prop_codes_survive(struct num_run *run, const struct num_case *c) {
         for (int h = 0; h < w.m.kv_heads; h++, n += w.m.d + w.m.dv) {
             size_t at = (size_t)row * (size_t)w.m.kv_heads + (size_t)h;
             int s = row >= 24;
-            struct ref_place place = ref_place(&w.f, &w.pool, world_slot(&w, s, row - g.start[s]), h);
+            struct ref_place place =
+                ref_place(&w.f, &w.pool, world_slot(&w, s, row - g.start[s]), h);
             differ += changed(run, &w, &w.f.key, w.f.key_centroids, key + at * (size_t)w.m.d, w.m.d,
                               w.pool.data + place.key);
-            differ += changed(run, &w, &w.f.value, w.f.value_centroids, value + at * (size_t)w.m.dv, w.m.dv,
-                              w.pool.data + place.value);
+            differ += changed(run, &w, &w.f.value, w.f.value_centroids, value + at * (size_t)w.m.dv,
+                              w.m.dv, w.pool.data + place.value);
         }
     if ((double)differ > 1e-3 * (double)n)
         num_differ(run, "%ld of %ld codes changed", differ, n);

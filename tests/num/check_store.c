@@ -2,7 +2,7 @@
 /*
 ** check_store.c - store writes the oracle's bytes and no other byte of the pool.
 */
-#include "num.h"
+#include "world.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -45,8 +45,8 @@ static struct batch make_batch(struct num_run *run, const struct world *w, struc
     return b;
 }
 
-static void call_store(struct num_run *run, const struct world *w, const struct batch *b, struct kvk_pool pool,
-                       int wide, int strided) {
+static void call_store(struct num_run *run, const struct world *w, const struct batch *b,
+                       struct kvk_pool pool, int wide, int strided) {
     const kvk_kernels *kernels = num_prepare(run, &w->m, KVK_STORE);
     struct kvk_store_args args = KVK_INIT(struct kvk_store_args);
     size_t heads = (size_t)w->m.kv_heads, d = (size_t)w->m.d, dv = (size_t)w->m.dv;
@@ -73,9 +73,11 @@ static void name_byte(const struct world *w, size_t byte, char *text, size_t cap
                 struct ref_place at = ref_place(&w->f, &w->pool, world_slot(w, s, t), h);
                 int row = w->first_row[s] + t;
                 if (byte - at.key < w->f.key_bytes)
-                    snprintf(text, cap, "key code byte %zu of row %d head %d", byte - at.key, row, h);
+                    snprintf(text, cap, "key code byte %zu of row %d head %d", byte - at.key, row,
+                             h);
                 else if (byte - at.value < w->f.value_bytes)
-                    snprintf(text, cap, "value code byte %zu of row %d head %d", byte - at.value, row, h);
+                    snprintf(text, cap, "value code byte %zu of row %d head %d", byte - at.value,
+                             row, h);
                 else
                     for (int f = 0; f < w->f.key_fields + w->f.value_fields; f++)
                         if (byte - at.field[f] < 2)
@@ -94,11 +96,12 @@ static void compare_pool(struct num_run *run, const struct world *w, const uint8
     if (!differ)
         return;
     name_byte(w, first, part, sizeof part);
-    num_differ(run, "pool: %zu of %zu bytes differ, first at %zu (%s): %02x, expected %02x", differ, w->pool_bytes,
-               first, part, got[first], want[first]);
+    num_differ(run, "pool: %zu of %zu bytes differ, first at %zu (%s): %02x, expected %02x", differ,
+               w->pool_bytes, first, part, got[first], want[first]);
 }
 
-static void store_and_compare(struct num_run *run, struct world *w, uint64_t seed, int poison, int wide, int strided) {
+static void store_and_compare(struct num_run *run, struct world *w, uint64_t seed, int poison,
+                              int wide, int strided) {
     struct num_random r = num_random(seed, 11);
     struct batch b = make_batch(run, w, &r);
     uint8_t *bytes = num_host(run, w->pool_bytes);
@@ -114,7 +117,8 @@ static void store_and_compare(struct num_run *run, struct world *w, uint64_t see
     compare_pool(run, w, bytes);
 }
 
-/* Variants: 0 plain; 1 odd rows, 64-bit slots, strided rows and pool; 2 head-major pool, slots of one token. */
+/* Variants: 0 plain; 1 odd rows, 64-bit slots, strided rows and pool; 2 head-major pool, slots of
+** one token. */
 void check_store(struct num_run *run, const struct num_case *c) {
     static const int ragged[] = {19, 0, 1, 33}, odd[] = {32, 17, 0}, single[] = {1, 1, 0, 1};
     static const int *const lengths[] = {ragged, odd, single};
@@ -122,8 +126,13 @@ void check_store(struct num_run *run, const struct num_case *c) {
     static const enum world_pool pools[] = {POOL_DENSE, POOL_PADDED, POOL_HEAD_MAJOR};
     int v = c->variant;
     uint64_t seed = num_case_seed(run, c);
-    struct world_options o = {.lengths = lengths[v], .sequences = sequences[v], .data_seed = seed,
-                              .page_seed = seed + 1, .pool = pools[v], .special = v == 1, .poison = poison[v]};
+    struct world_options o = {.lengths = lengths[v],
+                              .sequences = sequences[v],
+                              .data_seed = seed,
+                              .page_seed = seed + 1,
+                              .pool = pools[v],
+                              .special = v == 1,
+                              .poison = poison[v]};
     struct world w;
 
     world_make(run, &w, &c->model, &o);
@@ -139,7 +148,8 @@ void store_far(struct num_run *run, const struct world *w, struct kvk_pool pool,
     kvk_error err = {0};
 
     for (int64_t p = 0; p < w->pool.pages; p++)
-        num_ok(run, kvk_fill(run->ctx, memory + p * pool.page_stride, 0, page, &err), &err, "kvk_fill");
+        num_ok(run, kvk_fill(run->ctx, memory + p * pool.page_stride, 0, page, &err), &err,
+               "kvk_fill");
     call_store(run, w, &b, pool, 1, 0);
     for (int64_t p = 0; p < w->pool.pages; p++)
         num_download(run, bytes + (size_t)p * page, memory + p * pool.page_stride, page);
@@ -149,7 +159,8 @@ void store_far(struct num_run *run, const struct world *w, struct kvk_pool pool,
 /* Rows whose slot is outside the pool, alone in the call, change nothing. */
 void prop_negative_slot(struct num_run *run, const struct num_case *c) {
     static const int none[] = {0, 0};
-    struct world_options o = {.lengths = none, .sequences = 2, .data_seed = 1, .page_seed = 1, .poison = 0x5A};
+    struct world_options o = {
+        .lengths = none, .sequences = 2, .data_seed = 1, .page_seed = 1, .poison = 0x5A};
     struct world w;
 
     world_make(run, &w, &c->model, &o);

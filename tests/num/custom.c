@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** custom.c - specs that a user may write: every codec on a side that no preset has it on, every width somewhere.
+** custom.c - specs that a user may write: every codec on a side that no preset has it on, every
+** width somewhere.
 */
 #include "num.h"
 

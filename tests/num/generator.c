@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** generator.c - the program carries both halves, so that one file is all a machine with a GPU needs.
+** generator.c - the program carries both halves, so that one file is all a machine with a GPU
+** needs.
 */
 #include "num.h"
 

@@ -33,8 +33,8 @@ static struct {
 } progress;
 
 static const struct argp_option option_list[] = {
-    {"device", 'd', "DEVICE", 0, "auto, host, cuda:0, hip:0; host:1, host:2 guard buffers' ends, beginnings", 0},
-    {"filter", 'f', "TEXT", 0, "Only cases whose name contains TEXT, or matches it if it holds a *", 0},
+    {"device", 'd', "DEVICE", 0, "auto, host, cuda:0, hip:0; host:1 and host:2 guard buffers", 0},
+    {"filter", 'f', "TEXT", 0, "Cases whose name contains TEXT, or matches it if it holds a *", 0},
     {"full", 1, NULL, 0, "The full product of shapes", 0},
     {"seed", 's', "N", 0, "Seed of the random inputs (default 1)", 0},
     {"cache", 'c', "DIR", 0, "Kernel cache; \"\" keeps kernels in memory only", 0},
@@ -68,12 +68,13 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 
 static void on_signal(int signal) {
     char text[512];
-    int n = snprintf(text, sizeof text,
-                     "FAIL %s: signal %d\n     repeat: num --device %s --seed %llu%s --filter '%s'\n"
-                     "%zu passed, %zu failed, %zu skipped\n",
-                     progress.at ? progress.at->name : "(start)", signal, progress.device, progress.seed,
-                     progress.at && progress.at->full ? " --full" : "", progress.at ? progress.at->name : "",
-                     progress.passed, progress.failed + 1, progress.skipped + progress.left);
+    int n = snprintf(
+        text, sizeof text,
+        "FAIL %s: signal %d\n     repeat: num --device %s --seed %llu%s --filter '%s'\n"
+        "%zu passed, %zu failed, %zu skipped\n",
+        progress.at ? progress.at->name : "(start)", signal, progress.device, progress.seed,
+        progress.at && progress.at->full ? " --full" : "", progress.at ? progress.at->name : "",
+        progress.passed, progress.failed + 1, progress.skipped + progress.left);
 
     if (write(STDOUT_FILENO, text, (size_t)n) < 0)
         _exit(4);
@@ -106,20 +107,22 @@ static double now_ms(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-static void report(const struct options *o, const struct num_case *c, enum num_result result, double ms,
-                   json_t *results) {
+static void report(const struct options *o, const struct num_case *c, enum num_result result,
+                   double ms, json_t *results) {
     static const char *const words[] = {"fail", "pass", "skip"};
 
     if (o->json)
-        json_array_append_new(results, json_pack("{s:s, s:s, s:f, s:f, s:s}", "name", c->name, "result", words[result],
-                                                 "ms", ms, "error", o->run.error, "text",
-                                                 result == CASE_PASSED ? "" : o->run.text));
+        json_array_append_new(results,
+                              json_pack("{s:s, s:s, s:f, s:f, s:s}", "name", c->name, "result",
+                                        words[result], "ms", ms, "error", o->run.error, "text",
+                                        result == CASE_PASSED ? "" : o->run.text));
     else if (result == CASE_FAILED)
-        printf("FAIL %s: %s\n     repeat: num --device %s --seed %llu%s --filter '%s'\n", c->name, o->run.text,
-               o->run.device, (unsigned long long)o->run.seed, c->full ? " --full" : "", c->name);
+        printf("FAIL %s: %s\n     repeat: num --device %s --seed %llu%s --filter '%s'\n", c->name,
+               o->run.text, o->run.device, (unsigned long long)o->run.seed,
+               c->full ? " --full" : "", c->name);
     else if (o->verbose)
-        printf("%s %s (%.0f ms, error %.2g, lse %.2g) %s\n", words[result], c->name, ms, o->run.error,
-               o->run.lse_error, result == CASE_SKIPPED ? o->run.text : "");
+        printf("%s %s (%.0f ms, error %.2g, lse %.2g) %s\n", words[result], c->name, ms,
+               o->run.error, o->run.lse_error, result == CASE_SKIPPED ? o->run.text : "");
     fflush(stdout);
 }
 
@@ -127,15 +130,17 @@ static void finish(const struct options *o, const struct kvk_device_info *info, 
     FILE *summary = o->json ? stderr : stdout;
 
     if (o->json) {
-        json_t *all = json_pack("{s:s, s:s, s:s, s:I, s:O, s:I, s:I, s:I}", "device", info->device, "name", info->name,
-                                "target", info->target, "seed", (json_int_t)o->run.seed, "cases", results, "passed",
-                                (json_int_t)progress.passed, "failed", (json_int_t)progress.failed, "skipped",
-                                (json_int_t)progress.skipped);
+        json_t *all =
+            json_pack("{s:s, s:s, s:s, s:I, s:O, s:I, s:I, s:I}", "device", info->device, "name",
+                      info->name, "target", info->target, "seed", (json_int_t)o->run.seed, "cases",
+                      results, "passed", (json_int_t)progress.passed, "failed",
+                      (json_int_t)progress.failed, "skipped", (json_int_t)progress.skipped);
         json_dumpf(all, stdout, JSON_INDENT(1));
         putchar('\n');
         json_decref(all);
     }
-    fprintf(summary, "%zu passed, %zu failed, %zu skipped\n", progress.passed, progress.failed, progress.skipped);
+    fprintf(summary, "%zu passed, %zu failed, %zu skipped\n", progress.passed, progress.failed,
+            progress.skipped);
 }
 
 static int run_all(struct options *o, const struct num_case *cases, size_t count) {

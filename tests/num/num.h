@@ -2,8 +2,8 @@
 /*
 ** num.h - the numeric suite: every kind of kernel, through the public interface, against tests/ref.
 **
-** A case runs inside num_try: memory that it takes from num_host and num_device is freed when it ends, and num_fail
-** leaves it by longjmp. One case runs at a time.
+** A case runs inside num_try: memory that it takes from num_host and num_device is freed when it
+** ends, and num_fail leaves it by longjmp. One case runs at a time.
 */
 #ifndef KVKILN_TESTS_NUM_H
 #define KVKILN_TESTS_NUM_H
@@ -18,7 +18,14 @@
 enum { NUM_MAX_SEQUENCES = 16, NUM_TEXT = 640 };
 
 /* What a negative control breaks, on the kernel's side only. */
-enum num_fault { FAULT_NONE, FAULT_SCALE, FAULT_LENGTH, FAULT_UNROTATED, FAULT_NIBBLES, FAULT_ELEMENT };
+enum num_fault {
+    FAULT_NONE,
+    FAULT_SCALE,
+    FAULT_LENGTH,
+    FAULT_UNROTATED,
+    FAULT_NIBBLES,
+    FAULT_ELEMENT
+};
 
 struct num_run {
     kvk_context *ctx;
@@ -28,7 +35,7 @@ struct num_run {
     enum num_fault fault;
     jmp_buf *leave;
     char text[NUM_TEXT]; /* why the case failed */
-    double error, lse_error; /* largest that attention_check saw in this case: relative L2, absolute */
+    double error, lse_error; /* largest that attention_check saw: relative L2, absolute */
     int compared;        /* the failure is a comparison's, not a call's */
     int may_refuse, skipped; /* the case's; it was refused */
     struct num_memory *memory;
@@ -56,8 +63,10 @@ struct num_case {
 /* --- run.c --- */
 enum num_result { CASE_FAILED, CASE_PASSED, CASE_SKIPPED };
 enum num_result num_try(struct num_run *run, const struct num_case *c);
-_Noreturn void num_fail(struct num_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
-_Noreturn void num_differ(struct num_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void num_fail(struct num_run *run, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+_Noreturn void num_differ(struct num_run *run, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void *num_host(struct num_run *run, size_t bytes);   /* zeroed */
 void *num_device(struct num_run *run, size_t bytes); /* filled with 0xFF */
 void *num_device_untouched(struct num_run *run, size_t bytes);
@@ -79,7 +88,8 @@ void num_shuffle(struct num_random *r, int32_t *x, int n);
 uint16_t num_bits(kvk_dtype dtype, float x);
 float num_value(kvk_dtype dtype, uint16_t bits);
 void num_fill_normal(struct num_random *r, kvk_dtype dtype, uint16_t *out, size_t n);
-/* Rows that break careless encoders: zeros, constants, outliers, tiny, huge, infinite, NaN. [rows][heads][d] */
+/* Rows that break careless encoders: zeros, constants, outliers, tiny, huge, infinite, NaN.
+** [rows][heads][d] */
 void num_fill_special(struct num_random *r, kvk_dtype dtype, uint16_t *out, size_t vectors, int d);
 
 /* --- rows.c: a tensor of rows on the device, dense or with gaps --- */
@@ -89,58 +99,13 @@ struct num_rows {
     void *base;            /* device */
     struct kvk_rows device;
 };
-/* bits NULL: an output, filled with a pattern that num_rows_get finds again in gaps and unwritten rows. */
-struct num_rows num_rows_put(struct num_run *run, kvk_dtype dtype, const uint16_t *bits, size_t rows, size_t heads,
-                             size_t d, int strided);
+/* bits NULL: an output, filled with a pattern that num_rows_get finds again in gaps and unwritten
+** rows. */
+struct num_rows num_rows_put(struct num_run *run, kvk_dtype dtype, const uint16_t *bits,
+                             size_t rows, size_t heads, size_t d, int strided);
 /* Dense bits of the first `rows` rows; all else must still hold the pattern. */
-uint16_t *num_rows_get(struct num_run *run, const struct num_rows *t, size_t rows, const char *what);
-
-/* --- world.c: sequences in a paged pool, as the oracle stores them --- */
-enum world_pool { POOL_DENSE, POOL_HEAD_MAJOR, POOL_PADDED };
-struct world {
-    struct num_model m;
-    struct ref_format f;
-    int sequences, lengths[NUM_MAX_SEQUENCES], first_row[NUM_MAX_SEQUENCES + 1];
-    int32_t *table;   /* [sequences][table_stride]; entries past a length hold -1 */
-    int table_stride;
-    uint16_t *key, *value; /* [rows][G][D] model dtype, in token order of the sequences; D = d, dv */
-    struct ref_pool pool;  /* host memory */
-    size_t pool_bytes;
-    enum world_pool kind;
-};
-struct world_options {
-    const int *lengths; /* [sequences] */
-    int sequences;
-    uint64_t data_seed, page_seed;
-    enum world_pool pool;
-    int special;  /* odd rows among the others */
-    int poison;   /* byte of all that is never stored */
-};
-void world_make(struct num_run *run, struct world *w, const struct num_model *m, const struct world_options *o);
-int64_t world_slot(const struct world *w, int sequence, int token);
-void world_store(struct world *w); /* again, after key and value were changed */
-struct kvk_pool world_pool(struct num_run *run, const struct world *w, const uint8_t *bytes); /* uploaded */
-void world_read(const struct world *w, int sequence, double *key, double *value);
-float *world_floats(struct num_run *run, kvk_dtype dtype, const uint16_t *bits, size_t n);
-
-/* --- attend.c --- */
-struct attention {
-    const struct world *w;
-    int unified, q_len[NUM_MAX_SEQUENCES], start[NUM_MAX_SEQUENCES + 1];
-    int spare_rows;    /* unified: tokens beyond query_start[S], which must stay untouched */
-    uint16_t *query;   /* [start[S]][H][D] */
-    float scale;       /* 0 = default */
-    int window, splits, strided, no_lse;
-    int64_t max_context;
-    const float *sinks; /* [H] host */
-    const struct kvk_pool *pool; /* instead of an upload of the world's */
-    uint16_t *out;      /* results [start[S]][H][D] */
-    float *lse;
-};
-void attention_rows(struct attention *a);
-void attention_query(struct num_run *run, struct attention *a, uint64_t seed);
-void attention_call(struct num_run *run, struct attention *a);  /* fills out and lse */
-void attention_check(struct num_run *run, const struct attention *a); /* against the oracle */
+uint16_t *num_rows_get(struct num_run *run, const struct num_rows *t, size_t rows,
+                       const char *what);
 
 void num_use_own_generator(void); /* generator.c */
 
@@ -150,10 +115,10 @@ void spec_folder_remove(char *folder);
 
 /* --- the cases --- */
 num_body check_store, check_dequant, check_decode, check_unified;
-num_body prop_page_permutation, prop_splits, prop_dominant_key, prop_equal_keys, prop_linear_in_v, prop_gqa_repeats,
-    prop_unified_is_decode, prop_codes_survive, prop_rest_of_batch, prop_negative_slot, prop_unused_slots,
-    prop_bad_sequence, prop_bad_query, prop_far_below_zero, prop_far_pages;
-void store_far(struct num_run *run, const struct world *w, struct kvk_pool pool, uint8_t *memory);
+num_body prop_page_permutation, prop_splits, prop_dominant_key, prop_equal_keys, prop_linear_in_v,
+    prop_gqa_repeats, prop_unified_is_decode, prop_codes_survive, prop_rest_of_batch,
+    prop_negative_slot, prop_unused_slots, prop_bad_sequence, prop_bad_query, prop_far_below_zero,
+    prop_far_pages;
 struct num_case *num_cases(int full, size_t *count); /* malloc'd */
 
 const struct ref_spec *num_custom_specs(void); /* specs that are no presets; the last has no name */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** prop.c - properties: relations between results that hold without an oracle, and find index errors that a tolerance
-** hides.
+** prop.c - properties: relations between results that hold without an oracle, and find index errors
+** that a tolerance hides.
 */
-#include "num.h"
+#include "world.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,9 +11,12 @@
 static const int some_lengths[] = {53, 1, 34};
 enum { SOME = 3 };
 
-static void some_world(struct num_run *run, struct world *w, const struct num_model *m, uint64_t data, uint64_t pages,
-                       int poison) {
-    struct world_options o = {.lengths = some_lengths, .sequences = SOME, .data_seed = data, .page_seed = pages,
+static void some_world(struct num_run *run, struct world *w, const struct num_model *m,
+                       uint64_t data, uint64_t pages, int poison) {
+    struct world_options o = {.lengths = some_lengths,
+                              .sequences = SOME,
+                              .data_seed = data,
+                              .page_seed = pages,
                               .poison = poison};
 
     world_make(run, w, m, &o);
@@ -68,7 +71,8 @@ static double rounding_limit(const struct attention *a) {
     return a->w->m.dtype == KVK_FLOAT16 ? 1e-3 : 6e-3;
 }
 
-static void close_enough(struct num_run *run, const struct attention *a, const uint16_t *x, const uint16_t *y) {
+static void close_enough(struct num_run *run, const struct attention *a, const uint16_t *x,
+                         const uint16_t *y) {
     double d = distance(a, x, y);
 
     if (!(d <= rounding_limit(a)))
@@ -120,8 +124,8 @@ void prop_splits(struct num_run *run, const struct num_case *c) {
         close_enough(run, &one, many.out, one.out);
         for (size_t k = 0; k < elements(&one) / (size_t)c->model.dv; k++)
             if (one.lse[k] != many.lse[k] && !(fabsf(one.lse[k] - many.lse[k]) <= 1e-3f))
-                num_differ(run, "lse %zu with %d splits is %g, with one %g", k, splits[i], (double)many.lse[k],
-                           (double)one.lse[k]);
+                num_differ(run, "lse %zu with %d splits is %g, with one %g", k, splits[i],
+                           (double)many.lse[k], (double)one.lse[k]);
     }
 }
 
@@ -134,9 +138,11 @@ static void stored_value(const struct world *w, int sequence, int token, int hea
     ref_dequant(&w->f, &w->pool, world_slot(w, sequence, token), head, NULL, value);
 }
 
-static void output_is(struct num_run *run, const struct attention *a, int s, int h, const double *want, double limit) {
+static void output_is(struct num_run *run, const struct attention *a, int s, int h,
+                      const double *want, double limit) {
     const struct num_model *m = &a->w->m;
-    const uint16_t *got = a->out + ((size_t)a->start[s] * (size_t)(m->kv_heads * m->gqa) + (size_t)h) * (size_t)m->dv;
+    const uint16_t *got =
+        a->out + ((size_t)a->start[s] * (size_t)(m->kv_heads * m->gqa) + (size_t)h) * (size_t)m->dv;
     double error = 0, norm = 0;
 
     for (int i = 0; i < m->dv; i++) {
@@ -162,7 +168,8 @@ void prop_dominant_key(struct num_run *run, const struct num_case *c) {
         attention_query(run, &a, seed);
         for (int s = 0; s < SOME; s++)
             for (int h = 0; h < w.m.kv_heads * gqa; h++) {
-                const uint16_t *key = head_row(&w, w.key, w.first_row[s] + (h * 7 + 3) % w.lengths[s], h / gqa);
+                const uint16_t *key =
+                    head_row(&w, w.key, w.first_row[s] + (h * 7 + 3) % w.lengths[s], h / gqa);
                 for (int i = 0; i < d; i++)
                     a.query[(size_t)(s * w.m.kv_heads * gqa + h) * (size_t)d + (size_t)i] =
                         num_bits(w.m.dtype, 20 * num_value(w.m.dtype, key[i]));
@@ -187,8 +194,8 @@ void prop_equal_keys(struct num_run *run, const struct num_case *c) {
     for (int s = 0; s < SOME; s++)
         for (int t = 1; t < w.lengths[s]; t++)
             for (int h = 0; h < w.m.kv_heads; h++)
-                memcpy(head_row(&w, w.key, w.first_row[s] + t, h), head_row(&w, w.key, w.first_row[s], h),
-                       (size_t)d * 2);
+                memcpy(head_row(&w, w.key, w.first_row[s] + t, h),
+                       head_row(&w, w.key, w.first_row[s], h), (size_t)d * 2);
     world_store(&w);
     for (int unified = 0; unified < 2; unified++) {
         struct attention a = decode_of(&w, 1);
@@ -229,9 +236,9 @@ void prop_linear_in_v(struct num_run *run, const struct num_case *c) {
             a.out[i] = num_bits(w.m.dtype, 2 * num_value(w.m.dtype, a.out[i]));
         close_enough(run, &a, b.out, a.out);
         for (size_t i = 0; i < elements(&a) / (size_t)w.m.dv; i++)
-            if (a.lse[i] != b.lse[i] && !(fabsf(a.lse[i] - b.lse[i]) <= 1e-5f)) /* scaled in another order */
-                num_differ(run, "%s: lse %zu is %.9g, with values doubled %.9g", unified ? "unified" : "decode", i,
-                           (double)a.lse[i], (double)b.lse[i]);
+            if (a.lse[i] != b.lse[i] && !(fabsf(a.lse[i] - b.lse[i]) <= 1e-5f))
+                num_differ(run, "%s: lse %zu is %.9g, with values doubled %.9g",
+                           unified ? "unified" : "decode", i, (double)a.lse[i], (double)b.lse[i]);
     }
 }
 
@@ -247,8 +254,10 @@ void prop_gqa_repeats(struct num_run *run, const struct num_case *c) {
     some_world(run, &v, &flat, seed, 1, 0xFF);
     for (int row = 0; row < v.first_row[SOME]; row++)
         for (int h = 0; h < flat.kv_heads; h++) {
-            memcpy(head_row(&v, v.key, row, h), head_row(&w, w.key, row, h / c->model.gqa), (size_t)w.m.d * 2);
-            memcpy(head_row(&v, v.value, row, h), head_row(&w, w.value, row, h / c->model.gqa), (size_t)w.m.d * 2);
+            memcpy(head_row(&v, v.key, row, h), head_row(&w, w.key, row, h / c->model.gqa),
+                   (size_t)w.m.d * 2);
+            memcpy(head_row(&v, v.value, row, h), head_row(&w, w.value, row, h / c->model.gqa),
+                   (size_t)w.m.d * 2);
         }
     world_store(&v);
     for (int unified = 0; unified < 2; unified++) {
@@ -300,7 +309,8 @@ void prop_rest_of_batch(struct num_run *run, const struct num_case *c) {
             attention_rows(&b);
             b.query = a.query + (size_t)a.start[s] * row_elements;
             attention_call(run, &b);
-            if (memcmp(b.out, a.out + (size_t)a.start[s] * row_elements, (size_t)b.q_len[0] * row_elements * 2))
+            if (memcmp(b.out, a.out + (size_t)a.start[s] * row_elements,
+                       (size_t)b.q_len[0] * row_elements * 2))
                 num_differ(run, "%s: sequence %d alone differs from the same in a batch",
                            unified ? "unified" : "decode", s);
         }

@@ -2,7 +2,7 @@
 /*
 ** prop_values.c - properties of values and addresses at their extremes.
 */
-#include "num.h"
+#include "world.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,10 @@ enum { SEQUENCES = 2 };
 
 static void make(struct num_run *run, struct world *w, const struct num_case *c) {
     uint64_t seed = num_case_seed(run, c);
-    struct world_options o = {.lengths = lengths, .sequences = SEQUENCES, .data_seed = seed, .page_seed = seed,
+    struct world_options o = {.lengths = lengths,
+                              .sequences = SEQUENCES,
+                              .data_seed = seed,
+                              .page_seed = seed,
                               .poison = 0xFF};
 
     world_make(run, w, &c->model, &o);
@@ -27,7 +30,8 @@ static struct attention attention_of(const struct world *w, int unified) {
     return a;
 }
 
-/* Every byte of the second sequence's slots 0xFF: NaN fields, NaN keys. The first sequence must not change a bit. */
+/* Every byte of the second sequence's slots 0xFF: NaN fields, NaN keys. The first sequence must
+** not change a bit. */
 void prop_bad_sequence(struct num_run *run, const struct num_case *c) {
     size_t row_bytes = (size_t)(c->model.kv_heads * c->model.gqa * c->model.dv) * 2;
     struct world good, bad;
@@ -46,7 +50,8 @@ void prop_bad_sequence(struct num_run *run, const struct num_case *c) {
         attention_call(run, &a);
         attention_call(run, &b);
         if (memcmp(a.out, b.out, (size_t)a.start[1] * row_bytes))
-            num_differ(run, "%s: NaN in another sequence changes a result", unified ? "unified" : "decode");
+            num_differ(run, "%s: NaN in another sequence changes a result",
+                       unified ? "unified" : "decode");
     }
 }
 
@@ -73,8 +78,9 @@ void prop_bad_query(struct num_run *run, const struct num_case *c) {
 }
 
 /*
-** Equal keys and a query a thousand times their negative: every score is near -1e4, whole tiles lie outside the window,
-** and the output is still the mean of the visible values. A maximum that starts at zero would give NaN or zeros.
+** Equal keys and a query a thousand times their negative: every score is near -1e4, whole tiles lie
+** outside the window, and the output is still the mean of the visible values. A maximum that starts
+** at zero would give NaN or zeros.
 */
 void prop_far_below_zero(struct num_run *run, const struct num_case *c) {
     enum { WINDOW = 20 };
@@ -85,8 +91,8 @@ void prop_far_below_zero(struct num_run *run, const struct num_case *c) {
     make(run, &w, c);
     for (int s = 0; s < SEQUENCES; s++)
         for (int t = 1; t < w.lengths[s]; t++)
-            memcpy(w.key + (size_t)(w.first_row[s] + t) * key_row, w.key + (size_t)w.first_row[s] * key_row,
-                   key_row * 2);
+            memcpy(w.key + (size_t)(w.first_row[s] + t) * key_row,
+                   w.key + (size_t)w.first_row[s] * key_row, key_row * 2);
     world_store(&w);
     for (int unified = 0; unified < 2; unified++) {
         struct attention a = attention_of(&w, unified);
@@ -95,9 +101,11 @@ void prop_far_below_zero(struct num_run *run, const struct num_case *c) {
             for (int r = a.start[s]; r < a.start[s + 1]; r++)
                 for (int h = 0; h < w.m.kv_heads * gqa; h++)
                     for (size_t i = 0; i < d; i++)
-                        a.query[((size_t)r * (size_t)(w.m.kv_heads * gqa) + (size_t)h) * d + i] = num_bits(
-                            w.m.dtype, -1000 * num_value(w.m.dtype, w.key[(size_t)w.first_row[s] * key_row +
-                                                                          (size_t)(h / gqa) * d + i]));
+                        a.query[((size_t)r * (size_t)(w.m.kv_heads * gqa) + (size_t)h) * d + i] =
+                            num_bits(w.m.dtype,
+                                     -1000 * num_value(w.m.dtype,
+                                                       w.key[(size_t)w.first_row[s] * key_row +
+                                                             (size_t)(h / gqa) * d + i]));
         a.window = WINDOW;
         a.no_lse = 1; /* as inexact as the scores */
         attention_call(run, &a);
@@ -109,7 +117,8 @@ void prop_far_below_zero(struct num_run *run, const struct num_case *c) {
 void prop_far_pages(struct num_run *run, const struct num_case *c) {
     static const int few[] = {29, 11};
     const int64_t far = 5LL << 29;
-    struct world_options o = {.lengths = few, .sequences = 2, .data_seed = 3, .page_seed = 3, .poison = 0};
+    struct world_options o = {
+        .lengths = few, .sequences = 2, .data_seed = 3, .page_seed = 3, .poison = 0};
     struct world w;
     kvk_error err = {0};
 
@@ -133,7 +142,8 @@ void prop_far_pages(struct num_run *run, const struct num_case *c) {
         attention_call(run, &b);
         size_t row_bytes = (size_t)(w.m.kv_heads * w.m.gqa * w.m.dv) * 2;
         if (memcmp(a.out, b.out, (size_t)a.start[SEQUENCES] * row_bytes))
-            num_differ(run, "%s: pages far apart give other results", unified ? "unified" : "decode");
+            num_differ(run, "%s: pages far apart give other results",
+                       unified ? "unified" : "decode");
     }
     store_far(run, &w, pool, memory);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** rows.c - row tensors on the device. The buffer ends with the last element, so that guarded allocations notice a read
-** or write behind it; gaps hold a NaN pattern. fp16 tensors with gaps are aligned to their elements only, bf16 ones to
-** 16 bytes.
+** rows.c - row tensors on the device. The buffer ends with the last element, so that guarded
+** allocations notice a read or write behind it; gaps hold a NaN pattern. fp16 tensors with gaps are
+** aligned to their elements only, bf16 ones to 16 bytes.
 */
 #include "num.h"
 
@@ -10,9 +10,13 @@
 
 enum { PATTERN = 0xFFA5 }; /* a NaN in both 16-bit formats */
 
-struct num_rows num_rows_put(struct num_run *run, kvk_dtype dtype, const uint16_t *bits, size_t rows, size_t heads,
-                             size_t d, int strided) {
-    struct num_rows t = {.dtype = dtype, .rows = rows, .heads = heads, .d = d, .row_stride = heads * d,
+struct num_rows num_rows_put(struct num_run *run, kvk_dtype dtype, const uint16_t *bits,
+                             size_t rows, size_t heads, size_t d, int strided) {
+    struct num_rows t = {.dtype = dtype,
+                         .rows = rows,
+                         .heads = heads,
+                         .d = d,
+                         .row_stride = heads * d,
                          .head_stride = d};
     uint16_t *host;
 
@@ -29,7 +33,8 @@ struct num_rows num_rows_put(struct num_run *run, kvk_dtype dtype, const uint16_
         host[i] = PATTERN;
     for (size_t r = 0; bits && r < rows; r++)
         for (size_t h = 0; h < heads; h++)
-            memcpy(host + t.first + r * t.row_stride + h * t.head_stride, bits + (r * heads + h) * d, d * 2);
+            memcpy(host + t.first + r * t.row_stride + h * t.head_stride,
+                   bits + (r * heads + h) * d, d * 2);
     t.base = num_upload(run, host, t.elements * 2);
     t.device.data = (uint16_t *)t.base + t.first;
     if (strided) {
@@ -39,8 +44,10 @@ struct num_rows num_rows_put(struct num_run *run, kvk_dtype dtype, const uint16_
     return t;
 }
 
-uint16_t *num_rows_get(struct num_run *run, const struct num_rows *t, size_t rows, const char *what) {
-    uint16_t *host = num_host(run, t->elements * 2), *dense = num_host(run, rows * t->heads * t->d * 2);
+uint16_t *num_rows_get(struct num_run *run, const struct num_rows *t, size_t rows,
+                       const char *what) {
+    uint16_t *host = num_host(run, t->elements * 2),
+             *dense = num_host(run, rows * t->heads * t->d * 2);
 
     num_download(run, host, t->base, t->elements * 2);
     for (size_t r = 0; r < rows; r++)
@@ -52,7 +59,9 @@ uint16_t *num_rows_get(struct num_run *run, const struct num_rows *t, size_t row
             }
     for (size_t i = 0; i < t->elements; i++)
         if (host[i] != PATTERN)
-            num_differ(run, "%s: element %zu (rows of %zu from %zu) lies outside the %zu rows to write, yet holds %04x",
+            num_differ(run,
+                       "%s: element %zu (rows of %zu from %zu) lies outside the %zu rows to write, "
+                       "yet holds %04x",
                        what, i, t->row_stride, t->first, rows, host[i]);
     return dense;
 }

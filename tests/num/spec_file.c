@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** spec_file.c - writes the Lua file of a spec that is no preset, as a user would, and hands out its path.
+** spec_file.c - writes the Lua file of a spec that is no preset, as a user would, and hands out its
+** path.
 */
 #include "num.h"
 
@@ -16,12 +17,14 @@ static void write_codec(FILE *f, const char *side, const struct ref_codec *c) {
     fprintf(f, "  %s = ", side);
     switch (c->kind) {
     case REF_CODEBOOK:
-        fprintf(f, "codebook { bits = %d, rotation = \"%s\", norm_correction = %s },\n", c->bits, rotation,
-                c->correction ? "true" : "false");
+        fprintf(f, "codebook { bits = %d, rotation = \"%s\", norm_correction = %s },\n", c->bits,
+                rotation, c->correction ? "true" : "false");
         break;
     case REF_AFFINE: fprintf(f, "affine { bits = %d },\n", c->bits); break;
     case REF_FLOAT: fprintf(f, "float { format = \"%s\" },\n", formats[c->format]); break;
-    case REF_BLOCK: fprintf(f, "block_float { rule = \"%s\", rotation = \"%s\" },\n", rules[c->rule], rotation); break;
+    case REF_BLOCK:
+        fprintf(f, "block_float { rule = \"%s\", rotation = \"%s\" },\n", rules[c->rule], rotation);
+        break;
     }
 }
 

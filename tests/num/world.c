@@ -2,7 +2,7 @@
 /*
 ** world.c - sequences scattered over a pool whose other bytes are poison.
 */
-#include "num.h"
+#include "world.h"
 
 #include <string.h>
 
@@ -54,7 +54,8 @@ static void choose_strides(struct world *w, enum world_pool kind) {
     w->pool_bytes = (size_t)(w->pool.pages * w->pool.page_stride);
 }
 
-void world_make(struct num_run *run, struct world *w, const struct num_model *m, const struct world_options *o) {
+void world_make(struct num_run *run, struct world *w, const struct num_model *m,
+                const struct world_options *o) {
     struct num_random r = num_random(o->data_seed, 1);
     size_t rows, heads = (size_t)m->kv_heads, key_elements, value_elements;
 
@@ -89,7 +90,8 @@ int64_t world_slot(const struct world *w, int sequence, int token) {
 }
 
 void world_store(struct world *w) {
-    size_t heads = (size_t)w->m.kv_heads, key_row = heads * (size_t)w->m.d, value_row = heads * (size_t)w->m.dv;
+    size_t heads = (size_t)w->m.kv_heads, key_row = heads * (size_t)w->m.d,
+           value_row = heads * (size_t)w->m.dv;
     float key[8 * REF_MAX_D], value[8 * REF_MAX_D];
 
     for (int s = 0; s < w->sequences; s++)

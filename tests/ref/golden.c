@@ -94,7 +94,8 @@ int golden_get(const struct golden *g, const char *name, struct golden_tensor *o
     snprintf(out->dtype, sizeof out->dtype, "%s", dtype);
     out->dims = (int)json_array_size(shape);
     for (size_t i = 0; i < 4; i++) {
-        out->shape[i] = i < json_array_size(shape) ? (size_t)json_integer_value(json_array_get(shape, i)) : 1;
+        out->shape[i] =
+            i < json_array_size(shape) ? (size_t)json_integer_value(json_array_get(shape, i)) : 1;
         out->count *= out->shape[i];
     }
     out->data = g->data + begin;

@@ -2,12 +2,13 @@
 /*
 ** ref.h - the oracle: what every kernel must compute, written a second time, slowly and plainly.
 **
-** Nothing here is shared with the product: no header, no table, no solver. Encoding follows the fp32 arithmetic of the
-** format contract operation by operation (compile with -ffp-contract=off), so its bytes are compared for equality;
-** decoding and attention are double precision, so kernels are compared within rounding.
+** Nothing here is shared with the product: no header, no table, no solver. Encoding follows the
+** fp32 arithmetic of the format contract operation by operation (compile with -ffp-contract=off),
+** so its bytes are compared for equality; decoding and attention are double precision, so kernels
+** are compared within rounding.
 **
-** Shapes    rows [rows][G][D] of float or double, dense; G KV heads, H query heads, D head size, P tokens a page.
-** Memory    all buffers are the caller's; a format and a pool are plain values.
+** Shapes    rows [rows][G][D] of float or double, dense; G KV heads, H query heads, D head size, P
+** tokens a page. Memory    all buffers are the caller's; a format and a pool are plain values.
 */
 #ifndef KVKILN_TESTS_REF_H
 #define KVKILN_TESTS_REF_H
@@ -64,14 +65,15 @@ const struct ref_spec *ref_spec_at(int index);
 const struct ref_spec *ref_spec_find(const char *name); /* NULL if there is none */
 size_t ref_code_bytes(const struct ref_codec *codec, int d);
 int ref_field_count(const struct ref_codec *codec);
-void ref_format_make(struct ref_format *out, const struct ref_spec *spec, enum ref_layout layout, int key_size,
-                     int value_size, int heads, int page_tokens);
+void ref_format_make(struct ref_format *out, const struct ref_spec *spec, enum ref_layout layout,
+                     int key_size, int value_size, int heads, int page_tokens);
 
 /* ref_page.c */
 struct ref_pool ref_pool_dense(const struct ref_format *f, uint8_t *data, int64_t pages);
-struct ref_place ref_place(const struct ref_format *f, const struct ref_pool *pool, int64_t slot, int head);
+struct ref_place ref_place(const struct ref_format *f, const struct ref_pool *pool, int64_t slot,
+                           int head);
 
-/* ref_bits.c: conversions round to nearest even and keep subnormals; e4m3, e4b15 and e5m2 saturate */
+/* ref_bits.c: conversions round to nearest even, keep subnormals; 8-bit formats saturate */
 uint16_t ref_f16_from(float x);
 float ref_f16_to(uint16_t h);
 uint16_t ref_bf16_from(float x);
@@ -83,7 +85,7 @@ float ref_e4b15_to(uint8_t b);
 uint8_t ref_e5m2_from(float x);
 float ref_e5m2_to(uint8_t b);
 unsigned ref_get_code(const uint8_t *bytes, int bits, int element); /* one LSB-first stream */
-void ref_put_code(uint8_t *bytes, int bits, int element, unsigned code); /* bits must be zero before */
+void ref_put_code(uint8_t *bytes, int bits, int element, unsigned code); /* over zero bits */
 uint16_t ref_get16(const uint8_t *bytes);
 void ref_put16(uint8_t *bytes, uint16_t v);
 
@@ -98,24 +100,27 @@ void ref_lloyd_max(int d, int bits, float *centroids);
 void ref_midpoints(const float *centroids, int bits, float *midpoints);
 
 /*
-** ref_store.c. `codes` receives ref_code_bytes, `fields` ref_field_count entries. `edge`, if not NULL, receives per
-** element the number that the code was derived from: the rotated coordinate (codebook), the quotient (affine).
+** ref_store.c. `codes` receives ref_code_bytes, `fields` ref_field_count entries. `edge`, if not
+** NULL, receives per element the number that the code was derived from: the rotated coordinate
+** (codebook), the quotient (affine).
 */
-void ref_encode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout, const float *x, int d,
-                uint8_t *codes, uint16_t *fields, float *edge);
+void ref_encode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout,
+                const float *x, int d, uint8_t *codes, uint16_t *fields, float *edge);
 /* One row of all heads. Slots outside the pool change nothing. */
-void ref_store(const struct ref_format *f, const struct ref_pool *pool, int64_t slot, const float *key,
-               const float *value);
+void ref_store(const struct ref_format *f, const struct ref_pool *pool, int64_t slot,
+               const float *key, const float *value);
 
-/* ref_dequant.c. Keys of rotated codecs stay rotated. A NaN field reads as 0, an infinite one as +-65504. */
-void ref_decode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout, const uint8_t *codes,
-                const uint16_t *fields, int d, double *out);
+/* ref_dequant.c. Keys of rotated codecs stay rotated. A NaN field reads as 0, an infinite one as
+** +-65504. */
+void ref_decode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout,
+                const uint8_t *codes, const uint16_t *fields, int d, double *out);
 /* One token of one head; key or value may be NULL. */
-void ref_dequant(const struct ref_format *f, const struct ref_pool *pool, int64_t slot, int head, double *key,
-                 double *value);
+void ref_dequant(const struct ref_format *f, const struct ref_pool *pool, int64_t slot, int head,
+                 double *key, double *value);
 
-/* ref_attend.c: one sequence. Query i sits at length - query_len + i; rows before position 0 and rows that see no key
-** give zeros and LSE -inf. Query and keys must be in one basis. LSE is natural and leaves the sinks out. */
+/* ref_attend.c: one sequence. Query i sits at length - query_len + i; rows before position 0 and
+** rows that see no key give zeros and LSE -inf. Query and keys must be in one basis. LSE is
+** natural and leaves the sinks out. */
 struct ref_attention {
     const double *query;       /* [query_len][H][key_size] */
     const double *key, *value; /* [length][G][D] */

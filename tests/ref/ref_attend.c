@@ -14,7 +14,8 @@ static void visible(const struct ref_attention *a, int position, int *first, int
 }
 
 static void attend_row(const struct ref_attention *a, int i, int h, double *score) {
-    size_t row = (size_t)i * (size_t)a->query_heads + (size_t)h, dk = (size_t)a->key_size, dv = (size_t)a->value_size;
+    size_t row = (size_t)i * (size_t)a->query_heads + (size_t)h, dk = (size_t)a->key_size,
+           dv = (size_t)a->value_size;
     size_t heads = (size_t)a->heads, g = (size_t)(h / (a->query_heads / a->heads));
     const double *q = a->query + row * dk;
     double *out = a->out + row * dv, top = -INFINITY, sum = 0, denominator;

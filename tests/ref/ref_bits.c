@@ -57,7 +57,8 @@ float ref_bf16_to(uint16_t h) {
     return float_of((uint32_t)h << 16);
 }
 
-/* Nearest byte of a format with `man` mantissa bits and smallest normal exponent `emin`, for 0 <= a <= largest. */
+/* Nearest byte of a format with `man` mantissa bits and smallest normal exponent `emin`, for 0 <=
+** a <= largest. */
 static unsigned small_from(float a, int man, int emin) {
     int e;
 
@@ -65,7 +66,8 @@ static unsigned small_from(float a, int man, int emin) {
         return (unsigned)rintf(ldexpf(a, man - emin)); /* 2^man is the smallest normal number */
     frexpf(a, &e);
     e -= 1; /* 2^e <= a < 2^(e+1) */
-    unsigned q = (unsigned)rintf(ldexpf(a, man - e)); /* 2^man .. 2^(man+1): the carry lands in the exponent */
+    /* 2^man .. 2^(man+1): the carry lands in the exponent */
+    unsigned q = (unsigned)rintf(ldexpf(a, man - e));
     return ((unsigned)(e - emin + 1) << man) + q - (1u << man);
 }
 

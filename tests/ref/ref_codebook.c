@@ -2,8 +2,8 @@
 /*
 ** ref_codebook.c - Lloyd-Max by fixed-point iteration over trapezoid sums, all in double.
 **
-** The number of passes (200 at most) and the discarded last step are part of the format: 4-bit tables never
-** converge, and true Lloyd-Max values would give other bytes.
+** The number of passes (200 at most) and the discarded last step are part of the format: 4-bit
+** tables never converge, and true Lloyd-Max values would give other bytes.
 */
 #include "ref.h"
 

@@ -12,8 +12,9 @@ static double field_value(uint16_t field) {
     return isnan(x) ? 0 : isinf(x) ? copysign(65504, x) : x;
 }
 
-static void decode_codebook(const struct ref_codec *codec, const float *centroids, enum ref_layout layout,
-                            const uint8_t *codes, double scalar, int d, double *out) {
+static void decode_codebook(const struct ref_codec *codec, const float *centroids,
+                            enum ref_layout layout, const uint8_t *codes, double scalar, int d,
+                            double *out) {
     double squares = 0, factor = scalar;
 
     for (int i = 0; i < d; i++) {
@@ -43,21 +44,24 @@ static void decode_block(const struct ref_codec *codec, const uint8_t *codes, in
     for (int i = 0; i < d; i++) {
         unsigned code = ref_get_code(codes, 4, i);
         int scale = codes[d / 2 + i / codec->group];
-        double factor = codec->rule == REF_NVFP4 ? ref_e4m3_to((uint8_t)scale) : scale ? ldexp(1, scale - 127) : 0;
+        double factor = codec->rule == REF_NVFP4 ? ref_e4m3_to((uint8_t)scale)
+                        : scale                  ? ldexp(1, scale - 127)
+                                                 : 0;
         double x = level[code & 7] * factor;
         out[i] = code & 8 ? -x : x;
     }
 }
 
-void ref_decode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout, const uint8_t *codes,
-                const uint16_t *fields, int d, double *out) {
+void ref_decode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout,
+                const uint8_t *codes, const uint16_t *fields, int d, double *out) {
     switch (codec->kind) {
     case REF_CODEBOOK:
         decode_codebook(codec, centroids, layout, codes, field_value(fields[0]), d, out);
         break;
     case REF_AFFINE:
         for (int i = 0; i < d; i++)
-            out[i] = ref_get_code(codes, codec->bits, i) * field_value(fields[0]) + field_value(fields[1]);
+            out[i] = ref_get_code(codes, codec->bits, i) * field_value(fields[0]) +
+                     field_value(fields[1]);
         break;
     case REF_FLOAT:
         for (int i = 0; i < d; i++)
@@ -69,16 +73,17 @@ void ref_decode(const struct ref_codec *codec, const float *centroids, enum ref_
     }
 }
 
-void ref_dequant(const struct ref_format *f, const struct ref_pool *pool, int64_t slot, int head, double *key,
-                 double *value) {
+void ref_dequant(const struct ref_format *f, const struct ref_pool *pool, int64_t slot, int head,
+                 double *key, double *value) {
     struct ref_place at = ref_place(f, pool, slot, head);
     uint16_t fields[REF_MAX_FIELDS];
 
     for (int i = 0; i < f->key_fields + f->value_fields; i++)
         fields[i] = ref_get16(pool->data + at.field[i]);
     if (key)
-        ref_decode(&f->key, f->key_centroids, f->layout, pool->data + at.key, fields, f->key_size, key);
+        ref_decode(&f->key, f->key_centroids, f->layout, pool->data + at.key, fields, f->key_size,
+                   key);
     if (value)
-        ref_decode(&f->value, f->value_centroids, f->layout, pool->data + at.value, fields + f->key_fields,
-                   f->value_size, value);
+        ref_decode(&f->value, f->value_centroids, f->layout, pool->data + at.value,
+                   fields + f->key_fields, f->value_size, value);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** ref_format.c - the presets as the format contract names them, and the sizes that follow at one geometry.
+** ref_format.c - the presets as the format contract names them, and the sizes that follow at one
+** geometry.
 */
 #include "ref.h"
 
@@ -46,12 +47,17 @@ int ref_field_count(const struct ref_codec *codec) {
     return codec->kind == REF_CODEBOOK ? 1 : codec->kind == REF_AFFINE ? 2 : 0;
 }
 
-void ref_format_make(struct ref_format *out, const struct ref_spec *spec, enum ref_layout layout, int key_size,
-                     int value_size, int heads, int page_tokens) {
+void ref_format_make(struct ref_format *out, const struct ref_spec *spec, enum ref_layout layout,
+                     int key_size, int value_size, int heads, int page_tokens) {
     size_t slot;
 
-    *out = (struct ref_format){.key = spec->key, .value = spec->value, .layout = layout, .key_size = key_size,
-                               .value_size = value_size, .heads = heads, .page_tokens = page_tokens};
+    *out = (struct ref_format){.key = spec->key,
+                               .value = spec->value,
+                               .layout = layout,
+                               .key_size = key_size,
+                               .value_size = value_size,
+                               .heads = heads,
+                               .page_tokens = page_tokens};
     out->key_bytes = ref_code_bytes(&spec->key, key_size);
     out->value_bytes = ref_code_bytes(&spec->value, value_size);
     out->key_fields = ref_field_count(&spec->key);

@@ -24,8 +24,10 @@ static struct ref_place place_aos(const struct ref_format *f, size_t slot) {
     return at;
 }
 
-static struct ref_place place_soa(const struct ref_format *f, size_t page, size_t position, size_t head) {
-    size_t record = f->key_bytes + f->value_bytes, heads = (size_t)f->heads, tokens = (size_t)f->page_tokens;
+static struct ref_place place_soa(const struct ref_format *f, size_t page, size_t position,
+                                  size_t head) {
+    size_t record = f->key_bytes + f->value_bytes, heads = (size_t)f->heads,
+           tokens = (size_t)f->page_tokens;
     size_t nf = (size_t)(f->key_fields + f->value_fields);
     struct ref_place at = {.key = page + (position * heads + head) * record};
 
@@ -35,7 +37,8 @@ static struct ref_place place_soa(const struct ref_format *f, size_t page, size_
     return at;
 }
 
-struct ref_place ref_place(const struct ref_format *f, const struct ref_pool *pool, int64_t slot, int head) {
+struct ref_place ref_place(const struct ref_format *f, const struct ref_pool *pool, int64_t slot,
+                           int head) {
     int64_t page = slot / f->page_tokens, position = slot % f->page_tokens;
 
     if (f->layout == REF_SOA)

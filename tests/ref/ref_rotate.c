@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** ref_rotate.c - the Hadamard rotation: block-diagonal with blocks of the largest power of two that divides d.
+** ref_rotate.c - the Hadamard rotation: block-diagonal with blocks of the largest power of two that
+** divides d.
 */
 #include "ref.h"
 

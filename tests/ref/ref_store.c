@@ -2,14 +2,16 @@
 /*
 ** ref_store.c - encoders, in the one fp32 arithmetic that all targets share.
 **
-** Every product and every sum is a rounding of its own. Sums over elements are a balanced tree over the element index.
+** Every product and every sum is a rounding of its own. Sums over elements are a balanced tree over
+** the element index.
 */
 #include "ref.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Step k = 1, 2, 4, ... adds element i + k to element i; the zero padding is what the bound on i + k stands for. */
+/* Step k = 1, 2, 4, ... adds element i + k to element i; the zero padding is what the bound on i +
+** k stands for. */
 static float tree_sum(const float *x, int d) {
     float t[REF_MAX_D];
 
@@ -32,8 +34,9 @@ static float limit(float x, float bound) {
     return isnan(x) ? 0 : x > bound ? bound : x < -bound ? -bound : x;
 }
 
-static void encode_codebook(const struct ref_codec *codec, const float *centroids, enum ref_layout layout,
-                            const float *x, int d, uint8_t *codes, uint16_t *fields, float *edge) {
+static void encode_codebook(const struct ref_codec *codec, const float *centroids,
+                            enum ref_layout layout, const float *x, int d, uint8_t *codes,
+                            uint16_t *fields, float *edge) {
     float k[REF_MAX_D] = {0}, chosen[REF_MAX_D] = {0}, mid[15], n, scalar;
 
     for (int i = 0; i < d; i++)
@@ -77,8 +80,8 @@ static void affine_range(const float *v, int d, float *mn, float *mx) {
     }
 }
 
-static void encode_affine(const struct ref_codec *codec, const float *x, int d, uint8_t *codes, uint16_t *fields,
-                          float *edge) {
+static void encode_affine(const struct ref_codec *codec, const float *x, int d, uint8_t *codes,
+                          uint16_t *fields, float *edge) {
     float v[REF_MAX_D], mn, mx, z, s, top = (float)((1 << codec->bits) - 1);
 
     for (int i = 0; i < d; i++)
@@ -115,7 +118,7 @@ static void encode_float(const struct ref_codec *codec, const float *x, int d, u
     }
 }
 
-/* Exponent of the group scale: log2(amax * 0.156) to the nearest integer, decided on the mantissa. */
+/* Exponent of the group scale: log2(amax * 0.156) to the nearest integer, by the mantissa. */
 static int block_exponent(float amax) {
     float r = amax * 0.156f, f;
     int e;
@@ -150,8 +153,8 @@ static unsigned nearest_code(float w) {
 }
 
 /* One group of a block with a power of two as its scale. */
-static uint8_t encode_exponent_group(const struct ref_codec *codec, const float *w, float amax, uint8_t *codes,
-                                     int at) {
+static uint8_t encode_exponent_group(const struct ref_codec *codec, const float *w, float amax,
+                                     uint8_t *codes, int at) {
     int ultra = codec->rule == REF_ULTRAQUANT, e = ultra ? block_exponent(amax) : ilogbf(amax) - 2;
 
     if (ultra && e < -126)
@@ -165,7 +168,8 @@ static uint8_t encode_exponent_group(const struct ref_codec *codec, const float 
     return (uint8_t)(e + 127);
 }
 
-static uint8_t encode_e4m3_group(const struct ref_codec *codec, const float *w, float amax, uint8_t *codes, int at) {
+static uint8_t encode_e4m3_group(const struct ref_codec *codec, const float *w, float amax,
+                                 uint8_t *codes, int at) {
     float wanted = amax / 6;
     uint8_t scale = ref_e4m3_from(wanted);
 
@@ -199,8 +203,8 @@ static void encode_block(const struct ref_codec *codec, const float *x, int d, u
     }
 }
 
-void ref_encode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout, const float *x, int d,
-                uint8_t *codes, uint16_t *fields, float *edge) {
+void ref_encode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout,
+                const float *x, int d, uint8_t *codes, uint16_t *fields, float *edge) {
     memset(codes, 0, ref_code_bytes(codec, d));
     switch (codec->kind) {
     case REF_CODEBOOK: encode_codebook(codec, centroids, layout, x, d, codes, fields, edge); break;
@@ -210,18 +214,19 @@ void ref_encode(const struct ref_codec *codec, const float *centroids, enum ref_
     }
 }
 
-void ref_store(const struct ref_format *f, const struct ref_pool *pool, int64_t slot, const float *key,
-               const float *value) {
+void ref_store(const struct ref_format *f, const struct ref_pool *pool, int64_t slot,
+               const float *key, const float *value) {
     if (slot < 0 || slot >= pool->pages * f->page_tokens)
         return;
     for (int h = 0; h < f->heads; h++) {
         struct ref_place at = ref_place(f, pool, slot, h);
         uint16_t fields[REF_MAX_FIELDS];
 
-        ref_encode(&f->key, f->key_centroids, f->layout, key + (size_t)h * (size_t)f->key_size, f->key_size,
-                   pool->data + at.key, fields, NULL);
-        ref_encode(&f->value, f->value_centroids, f->layout, value + (size_t)h * (size_t)f->value_size,
-                   f->value_size, pool->data + at.value, fields + f->key_fields, NULL);
+        ref_encode(&f->key, f->key_centroids, f->layout, key + (size_t)h * (size_t)f->key_size,
+                   f->key_size, pool->data + at.key, fields, NULL);
+        ref_encode(&f->value, f->value_centroids, f->layout,
+                   value + (size_t)h * (size_t)f->value_size, f->value_size, pool->data + at.value,
+                   fields + f->key_fields, NULL);
         for (int i = 0; i < f->key_fields + f->value_fields; i++)
             ref_put16(pool->data + at.field[i], fields[i]);
     }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_golden.c - the oracle against caches and outputs that the reference implementation's own kernels made.
+** test_golden.c - the oracle against caches and outputs that the reference implementation's own
+** kernels made.
 **
-** Stores are compared field by field, with the closeness and the rate that the contract allows for each kind of field;
-** outputs with twice the error that a double-precision reader was measured to have.
+** Stores are compared field by field, with the closeness and the rate that the contract allows for
+** each kind of field; outputs with twice the error that a double-precision reader was measured to
+** have.
 */
 #include "golden.h"
 #include "ref.h"
@@ -77,7 +79,8 @@ static int ulps16(uint16_t a, uint16_t b) {
 /* --- store --- */
 
 /* Is the element's own number within 1e-6 of the boundary between two neighbouring codes? */
-static int near_boundary(const struct ref_codec *codec, const float *midpoints, float edge, unsigned a, unsigned b) {
+static int near_boundary(const struct ref_codec *codec, const float *midpoints, float edge,
+                         unsigned a, unsigned b) {
     if (a + 1 != b && b + 1 != a)
         return 0;
     unsigned low = a < b ? a : b;
@@ -107,7 +110,8 @@ static void compare_side(const struct ref_codec *codec, const float *centroids, 
     }
 }
 
-static void rows_of(const struct golden_tensor *t, size_t row, size_t head, size_t heads, int d, float *out) {
+static void rows_of(const struct golden_tensor *t, size_t row, size_t head, size_t heads, int d,
+                    float *out) {
     for (int i = 0; i < d; i++)
         out[i] = (float)golden_at(t, (row * heads + head) * (size_t)d + (size_t)i);
 }
@@ -116,8 +120,8 @@ struct store_counts {
     struct count key, value, field[REF_MAX_FIELDS], untouched;
 };
 
-static void compare_slot(const struct file_case *c, int64_t slot, size_t row, int head, uint8_t *touched,
-                         struct store_counts *n) {
+static void compare_slot(const struct file_case *c, int64_t slot, size_t row, int head,
+                         uint8_t *touched, struct store_counts *n) {
     const struct ref_format *f = &c->f;
     struct ref_place at = ref_place(f, &c->pool, slot, head);
     float x[REF_MAX_D], edge[REF_MAX_D];
@@ -126,10 +130,13 @@ static void compare_slot(const struct file_case *c, int64_t slot, size_t row, in
 
     rows_of(&c->key, row, (size_t)head, (size_t)f->heads, f->key_size, x);
     ref_encode(&f->key, f->key_centroids, f->layout, x, f->key_size, codes, fields, edge);
-    compare_side(&f->key, f->key_centroids, codes, c->pool.data + at.key, edge, f->key_size, &n->key);
+    compare_side(&f->key, f->key_centroids, codes, c->pool.data + at.key, edge, f->key_size,
+                 &n->key);
     rows_of(&c->value, row, (size_t)head, (size_t)f->heads, f->value_size, x);
-    ref_encode(&f->value, f->value_centroids, f->layout, x, f->value_size, codes, fields + f->key_fields, edge);
-    compare_side(&f->value, f->value_centroids, codes, c->pool.data + at.value, edge, f->value_size, &n->value);
+    ref_encode(&f->value, f->value_centroids, f->layout, x, f->value_size, codes,
+               fields + f->key_fields, edge);
+    compare_side(&f->value, f->value_centroids, codes, c->pool.data + at.value, edge, f->value_size,
+                 &n->value);
     memset(touched + at.key, 1, f->key_bytes);
     memset(touched + at.value, 1, f->value_bytes);
     for (int i = 0; i < f->key_fields + f->value_fields; i++) {
@@ -147,7 +154,8 @@ static void accept(const char *what, const struct count *count, double rate) {
     if (count->differ)
         print_message("    %s: %ld of %ld differ\n", what, count->differ, count->n);
     if (count->bad || (double)count->differ > allowed)
-        fail_msg("%s: %ld of %ld differ, %ld of them by too much", what, count->differ, count->n, count->bad);
+        fail_msg("%s: %ld of %ld differ, %ld of them by too much", what, count->differ, count->n,
+                 count->bad);
 }
 
 static void check_store(const struct file_case *c) {
@@ -171,7 +179,8 @@ static void check_store(const struct file_case *c) {
 
 /* --- dequant --- */
 
-static void check_dequant_side(const struct file_case *c, const char *name, int is_key, int ulps_allowed) {
+static void check_dequant_side(const struct file_case *c, const char *name, int is_key,
+                               int ulps_allowed) {
     struct golden_tensor want;
     size_t row = 0, d = (size_t)c->f.key_size, heads = (size_t)c->f.heads;
     double x[REF_MAX_D];
@@ -182,7 +191,8 @@ static void check_dequant_side(const struct file_case *c, const char *name, int 
     for (int s = 0; s < (int)c->lengths.count; s++)
         for (int t = 0; t < (int)golden_at(&c->lengths, (size_t)s); t++, row++)
             for (size_t h = 0; h < heads; h++) {
-                ref_dequant(&c->f, &c->pool, slot_of(c, s, t), (int)h, is_key ? x : NULL, is_key ? NULL : x);
+                ref_dequant(&c->f, &c->pool, slot_of(c, s, t), (int)h, is_key ? x : NULL,
+                            is_key ? NULL : x);
                 for (size_t i = 0; i < d; i++) {
                     uint16_t theirs = ref_get16(want.data + 2 * ((row * heads + h) * d + i));
                     float v = (float)x[i];
@@ -198,8 +208,8 @@ static void check_dequant_side(const struct file_case *c, const char *name, int 
 
 enum query_rounding { QUERY_EXACT, QUERY_E4M3 };
 
-static void read_query(const struct file_case *c, const struct golden_tensor *t, size_t first_row, int rows,
-                       enum query_rounding rounding, double *out) {
+static void read_query(const struct file_case *c, const struct golden_tensor *t, size_t first_row,
+                       int rows, enum query_rounding rounding, double *out) {
     int d = c->f.key_size;
 
     for (int r = 0; r < rows * c->query_heads; r++) {
@@ -219,29 +229,42 @@ static void read_query(const struct file_case *c, const struct golden_tensor *t,
     }
 }
 
-static void read_sequence(const struct file_case *c, int sequence, int length, double *key, double *value) {
+static void read_sequence(const struct file_case *c, int sequence, int length, double *key,
+                          double *value) {
     size_t d = (size_t)c->f.key_size, heads = (size_t)c->f.heads;
 
     for (int t = 0; t < length; t++)
         for (size_t h = 0; h < heads; h++)
-            ref_dequant(&c->f, &c->pool, slot_of(c, sequence, t), (int)h, key + ((size_t)t * heads + h) * d,
-                        value + ((size_t)t * heads + h) * d);
+            ref_dequant(&c->f, &c->pool, slot_of(c, sequence, t), (int)h,
+                        key + ((size_t)t * heads + h) * d, value + ((size_t)t * heads + h) * d);
 }
 
-/* Relative L2 error of one output tensor against the double-precision reader. start: query rows of each sequence. */
+/* Relative L2 error of one output tensor against the double-precision reader. start: query rows of
+** each sequence. */
 static double output_error(const struct file_case *c, const struct golden_tensor *query,
-                           const struct golden_tensor *out, const int *start, const float *sinks, int window,
-                           enum query_rounding rounding) {
+                           const struct golden_tensor *out, const int *start, const float *sinks,
+                           int window, enum query_rounding rounding) {
     size_t d = (size_t)c->f.key_size, heads = (size_t)c->f.heads, row = (size_t)c->query_heads * d;
     double *q = malloc(64 * row * sizeof *q), *o = malloc(64 * row * sizeof *o);
-    double *k = malloc(TOKENS_MAX * heads * d * sizeof *k), *v = malloc(TOKENS_MAX * heads * d * sizeof *v);
+    double *k = malloc(TOKENS_MAX * heads * d * sizeof *k),
+           *v = malloc(TOKENS_MAX * heads * d * sizeof *v);
     double error = 0, norm = 0;
 
     for (int s = 0; s < (int)c->lengths.count; s++) {
         int rows = start[s + 1] - start[s], length = (int)golden_at(&c->lengths, (size_t)s);
-        struct ref_attention a = {.query = q, .key = k, .value = v, .out = o, .query_len = rows, .length = length,
-                                  .query_heads = c->query_heads, .heads = c->f.heads, .key_size = (int)d,
-                                  .value_size = (int)d, .scale = c->scale, .window = window, .sinks = sinks};
+        struct ref_attention a = {.query = q,
+                                  .key = k,
+                                  .value = v,
+                                  .out = o,
+                                  .query_len = rows,
+                                  .length = length,
+                                  .query_heads = c->query_heads,
+                                  .heads = c->f.heads,
+                                  .key_size = (int)d,
+                                  .value_size = (int)d,
+                                  .scale = c->scale,
+                                  .window = window,
+                                  .sinks = sinks};
         read_query(c, query, (size_t)start[s], rows, rounding, q);
         read_sequence(c, s, length, k, v);
         ref_attend(&a);
@@ -255,8 +278,8 @@ static double output_error(const struct file_case *c, const struct golden_tensor
     return sqrt(error / norm);
 }
 
-static void check_output(const struct file_case *c, const char *query_name, const char *out_name, int with_sinks,
-                         int window, double limit) {
+static void check_output(const struct file_case *c, const char *query_name, const char *out_name,
+                         int with_sinks, int window, double limit) {
     struct golden_tensor query, out, starts, sinks;
     int start[4] = {0, 1, 2, 3};
     float sink[64];
@@ -287,9 +310,13 @@ static void check_output(const struct file_case *c, const char *query_name, cons
 static void check_outputs(const struct file_case *c) {
     int block = c->f.key.kind == REF_BLOCK, soa = c->f.layout == REF_SOA, b = c->is_bf16;
 
-    check_output(c, "decode_query", "decode_out", 0, 0, soa ? (b ? 2.2e-3 : 2.9e-4) : (b ? 1.9e-3 : 2.5e-4));
+    check_output(c, "decode_query", "decode_out", 0, 0,
+                 soa ? (b ? 2.2e-3 : 2.9e-4) : (b ? 1.9e-3 : 2.5e-4));
     check_output(c, "unified_query", "unified_out", 0, 0, block ? 2.1e-3 : b ? 3.1e-3 : 4.0e-4);
-    check_output(c, "unified_query", "unified_out_sinks", 1, 0, block ? 2.1e-3 : b ? 3.8e-3 : 4.7e-4);
+    check_output(c, "unified_query", "unified_out_sinks", 1, 0,
+                 block ? 2.1e-3
+                 : b   ? 3.8e-3
+                       : 4.7e-4);
     check_output(c, "unified_query", "unified_out_window20", 0, 20, 2.1e-3);
 }
 
@@ -327,10 +354,12 @@ int test_golden_run(const char *source_folder) {
     dir = opendir(folder);
     while (dir && tests && n < MAX_FILES && (entry = readdir(dir))) {
         char *path;
-        if (!ends_with(entry->d_name, ".safetensors") || asprintf(&path, "%s/%s", folder, entry->d_name) < 0)
+        if (!ends_with(entry->d_name, ".safetensors") ||
+            asprintf(&path, "%s/%s", folder, entry->d_name) < 0)
             continue;
         tests[n++] = (struct CMUnitTest){.name = path + strlen(folder) + 1,
-                                         .test_func = oracle_agrees_with_golden_file, .initial_state = path};
+                                         .test_func = oracle_agrees_with_golden_file,
+                                         .initial_state = path};
     }
     if (dir)
         closedir(dir);

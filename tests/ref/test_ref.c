@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_ref.c - is the oracle right? Against the slot bytes and tables printed in the format contract.
-** test_golden.c holds it against the case files.
+** test_ref.c - is the oracle right? Against the slot bytes and tables printed in the format
+** contract. test_golden.c holds it against the case files.
 */
 #include "ref.h"
 #include "test_ref.h"
@@ -37,11 +37,13 @@ static void example_rows(int d, float *key, float *value) {
     }
 }
 
-#define VALUES_4                                                                                                \
-    "eeedcb996644221112235588badcfdfdedcb995634130212335597c9ebfdfdddbc8a4725130212426496c9ebedeeceac7a47251211" \
+#define VALUES_4                                                                                   \
+    "eeedcb996644221112235588badcfdfdedcb995634130212335597c9ebfdfdddbc8a4725130212426496c9ebedee" \
+    "ceac7a47251211"                                                                               \
     "21427496c9dceedfcead7ade3498c0"
-#define KEYS_3                                                                                              \
-    "e5c88d0c888d24c9711ec76de3468ee7c689a3c89124c97124d97127c5601b376e23676ee34892a379721cbb711b3772114a"
+#define KEYS_3                                                                                     \
+    "e5c88d0c888d24c9711ec76de3468ee7c689a3c89124c97124d97127c5601b376e23676ee34892a379721cbb711b" \
+    "3772114a"
 
 static const struct {
     const char *preset;
@@ -50,26 +52,35 @@ static const struct {
     const char *hex;
 } slots[] = {
     {"turboquant_k8v4", 128, 0x9318CC3E,
-     "2d32363c3e3a373628b2b8b8bcbebab2b093363a3a3b3d392d21a4b8bcbbbabcb8a2282e393d3c393a3698b2b4b9bebc"
-     "b8b6b22837383a3d3c36312baebabababdbcb3a485323b3c3a3b3b31a2abb4bcbdbab9b9ac2e33373c3e3a363525b3b8"
+     "2d32363c3e3a373628b2b8b8bcbebab2b093363a3a3b3d392d21a4b8bcbbbabcb8a2282e393d3c393a3698b2b4b9b"
+     "ebc"
+     "b8b6b22837383a3d3c36312baebabababdbcb3a485323b3c3a3b3b31a2abb4bcbdbab9b9ac2e33373c3e3a363525b"
+     "3b8"
      "b9bcbeb9b2af03363b3a3b3d392b1aa7b8bcbbbabbb89e2a30393d3c3939359e" VALUES_4},
     {"turboquant_4bit_nc", 128, 0x93917963,
-     "8a87788738807097889878787c787876876788878f776884879578888899797888997a788f5838717779877787698b77"
+     "8a87788738807097889878787c787876876788878f776884879578888899797888997a788f5838717779877787698"
+     "b77"
      "87968888979b8e7878b9777876798778114a" VALUES_4},
     {"turboquant_k3v4_nc", 128, 0x40A13957, KEYS_3 VALUES_4},
     {"turboquant_3bit_nc", 128, 0xC2874133,
-     KEYS_3 "bfdd929b9404412291adedfb764b6e4a10048936b2b5efdb2d3929419044da48d7be6dbbdda424081269236bdff76b76373998"
+     KEYS_3 "bfdd929b9404412291adedfb764b6e4a10048936b2b5efdb2d3929419044da48d7be6dbbdda42408126923"
+            "6bdff76b76373998"
             "c0"},
     {"ultraquant_4bit", 128, 0x5DD0E4B8,
-     "01000000b10d0f10001000000300000900a001000709a00c001a001000210200001101000791a00c0001000010910200"
-     "091a001120140690004200010a9200907f7e7f7e77777643bceeffffffffed0165777777654412b9dcedededddbb1952"
+     "01000000b10d0f10001000000300000900a001000709a00c001a001000210200001101000791a00c0001000010910"
+     "200"
+     "091a001120140690004200010a9200907f7e7f7e77777643bceeffffffffed0165777777654412b9dcedededddbb1"
+     "952"
      "646565556604e9fdffffffefbe4b737677777757a5e0fdffffffefae4b747777776747957d7e7d7d"},
     {"turboquant_4bit_nc", 96, 0x4C595958,
-     "888779876f74418277a87878897a7a77798978774e626095775988778b677986796777864281909a887578877b977687"
-     "3b49eeedcb996644221112235588badcfdfdedcb995634130212335597c9ebfdfdddbc8a4725130212426496c9ebedee"
+     "888779876f74418277a87878897a7a77798978774e626095775988778b677986796777864281909a887578877b977"
+     "687"
+     "3b49eeedcb996644221112235588badcfdfdedcb995634130212335597c9ebfdfdddbc8a4725130212426496c9ebe"
+     "dee"
      "ceacde3498c0"},
     {"turboquant_3bit_nc", 80, 0x9CE4F7FC,
-     "24cb91df2665e4c68d9f08895cc76d578689e4ca9155868de4b68d520892c748bfdd929b9404412291adedfb764b6e4a"
+     "24cb91df2665e4c68d9f08895cc76d578689e4ca9155868de4b68d520892c748bfdd929b9404412291adedfb764b6"
+     "e4a"
      "10048936b2b5efdb2d3929419044373998c0"},
 };
 
@@ -88,7 +99,8 @@ static void slot_bytes_equal_the_contract(void **state) {
         for (size_t b = 0; b < f.slot_bytes; b++) {
             char two[3] = {slots[i].hex[2 * b], slots[i].hex[2 * b + 1], 0};
             if (bytes[b] != strtoul(two, NULL, 16))
-                fail_msg("%s d%d byte %zu: %02x, contract %s", slots[i].preset, slots[i].d, b, bytes[b], two);
+                fail_msg("%s d%d byte %zu: %02x, contract %s", slots[i].preset, slots[i].d, b,
+                         bytes[b], two);
         }
         assert_int_equal(crc32_of(bytes, f.slot_bytes), slots[i].crc);
     }
@@ -99,8 +111,10 @@ static void soa_scalars_equal_the_contract(void **state) {
         const char *preset;
         int d;
         uint16_t scalar, also;
-    } want[] = {{"turboquant_4bit_nc", 128, 0x4CB7, 0x4CB6}, {"turboquant_k3v4_nc", 128, 0x4D04, 0x4D04},
-                {"turboquant_4bit_nc", 96, 0x4AE6, 0x4AE6}, {"turboquant_3bit_nc", 80, 0x49FD, 0x49FD}};
+    } want[] = {{"turboquant_4bit_nc", 128, 0x4CB7, 0x4CB6},
+                {"turboquant_k3v4_nc", 128, 0x4D04, 0x4D04},
+                {"turboquant_4bit_nc", 96, 0x4AE6, 0x4AE6},
+                {"turboquant_3bit_nc", 80, 0x49FD, 0x49FD}};
 
     (void)state;
     for (size_t i = 0; i < 4; i++) {
@@ -140,11 +154,19 @@ static void centroids_equal_the_contract(void **state) {
         {64, 2, {0x3D67B782, 0x3E413937}},
         {64, 3, {0x3CFADCFB, 0x3DC171FC, 0x3E2BED53, 0x3E899F54}},
         {128, 3, {0x3CB16317, 0x3D88C955, 0x3DF3243D, 0x3E42A09F}},
-        {128, 4, {0x3C39FBAE, 0x3D0C8559, 0x3D6DD0E1, 0x3DAA99F2, 0x3DE3682B, 0x3E126F17, 0x3E3B36E7, 0x3E772CC4}},
-        {256, 4, {0x3C03828A, 0x3CC6B9FF, 0x3D282948, 0x3D71444A, 0x3DA0CD0C, 0x3DCF16C0, 0x3E046170, 0x3E2EC76E}},
-        {80, 4, {0x3C6B408A, 0x3D31BF16, 0x3D966873, 0x3DD7CBA9, 0x3E0FD323, 0x3E3939D5, 0x3E6CCF45, 0x3E9C53BD}},
+        {128, 4,
+         {0x3C39FBAE, 0x3D0C8559, 0x3D6DD0E1, 0x3DAA99F2,
+          0x3DE3682B, 0x3E126F17, 0x3E3B36E7, 0x3E772CC4}},
+        {256, 4,
+         {0x3C03828A, 0x3CC6B9FF, 0x3D282948, 0x3D71444A,
+          0x3DA0CD0C, 0x3DCF16C0, 0x3E046170, 0x3E2EC76E}},
+        {80, 4,
+         {0x3C6B408A, 0x3D31BF16, 0x3D966873, 0x3DD7CBA9,
+          0x3E0FD323, 0x3E3939D5, 0x3E6CCF45, 0x3E9C53BD}},
         {112, 3, {0x3CBDA27F, 0x3D923B1A, 0x3E01F6F2, 0x3E5010C2}},
-        {192, 4, {0x3C17DAC6, 0x3CE5783B, 0x3D422D08, 0x3D8B4BA1, 0x3DB9AD4E, 0x3DEF2029, 0x3E18DC27, 0x3E49D143}},
+        {192, 4,
+         {0x3C17DAC6, 0x3CE5783B, 0x3D422D08, 0x3D8B4BA1,
+          0x3DB9AD4E, 0x3DEF2029, 0x3E18DC27, 0x3E49D143}},
     };
 
     (void)state;
@@ -166,9 +188,11 @@ static void small_floats_equal_the_contract(void **state) {
     static const struct {
         float x;
         uint8_t byte;
-    } e4m3[] = {{0, 0}, {-0.0f, 0x80}, {0x1p-10f, 0}, {0x1p-9f, 1}, {0x1p-6f, 8}, {0.4f, 0x2D}, {1, 0x38},
-                {240, 0x77}, {448, 0x7E}, {1e6f, 0x7E}, {-INFINITY, 0xFE}},
-      e4b15[] = {{0x1p-17f, 1}, {0x1p-14f, 8}, {0.5f, 0x70}, {1, 0x78}, {-1, 0xF8}, {1.75f, 0x7E}, {100, 0x7E}};
+    } e4m3[] = {{0, 0},       {-0.0f, 0x80}, {0x1p-10f, 0},    {0x1p-9f, 1},
+                {0x1p-6f, 8}, {0.4f, 0x2D},  {1, 0x38},        {240, 0x77},
+                {448, 0x7E},  {1e6f, 0x7E},  {-INFINITY, 0xFE}},
+      e4b15[] = {{0x1p-17f, 1}, {0x1p-14f, 8}, {0.5f, 0x70}, {1, 0x78},
+                 {-1, 0xF8},    {1.75f, 0x7E}, {100, 0x7E}};
 
     (void)state;
     for (size_t i = 0; i < sizeof e4m3 / sizeof *e4m3; i++)
@@ -197,8 +221,11 @@ static void odd_values_equal_the_contract(void **state) {
         float first;
         uint16_t scale, zero;
         unsigned code_0, code_127;
-    } want[] = {{-124928, 0x6C44, 0xFBFF, 0, 15}, {-INFINITY, 0x6C44, 0xFBFF, 0, 15}, {124928, 0x7011, 0xBBB0, 15, 0},
-                {INFINITY, 0x6C44, 0xBBB0, 15, 0}, {NAN, 0x354B, 0xBBB0, 0, 15}};
+    } want[] = {{-124928, 0x6C44, 0xFBFF, 0, 15},
+                {-INFINITY, 0x6C44, 0xFBFF, 0, 15},
+                {124928, 0x7011, 0xBBB0, 15, 0},
+                {INFINITY, 0x6C44, 0xBBB0, 15, 0},
+                {NAN, 0x354B, 0xBBB0, 0, 15}};
     const struct ref_codec *codec = &ref_spec_find("turboquant_k8v4")->value;
     float v[128];
     uint8_t codes[64];
@@ -301,7 +328,8 @@ static void codec_quality_equals_the_contract(void **state) {
     for (size_t i = 0; i < sizeof quality / sizeof *quality; i++) {
         double got = key_error(ref_spec_find(quality[i].preset), quality[i].correction, 20000);
         if (fabs(got / quality[i].want - 1) > 0.01)
-            fail_msg("%s: relative key error %.5f, expected %.5f", quality[i].preset, got, quality[i].want);
+            fail_msg("%s: relative key error %.5f, expected %.5f", quality[i].preset, got,
+                     quality[i].want);
     }
 }
 

@@ -3,7 +3,8 @@
 #ifndef KVKILN_TESTS_TEST_REF_H
 #define KVKILN_TESTS_TEST_REF_H
 
-/* Runs every case file that belongs to a source folder (golden.h) as a test; returns the number of failures. */
+/* Runs every case file that belongs to a source folder (golden.h) as a test; returns the number of
+** failures. */
 int test_golden_run(const char *source_folder);
 
 #endif

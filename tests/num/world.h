@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** world.h - sequences in a paged pool, as the oracle stores them, and calls of attention over them.
+*/
+#ifndef KVKILN_TESTS_WORLD_H
+#define KVKILN_TESTS_WORLD_H
+
+#include "num.h"
+
+/* --- world.c --- */
+enum world_pool { POOL_DENSE, POOL_HEAD_MAJOR, POOL_PADDED };
+struct world {
+    struct num_model m;
+    struct ref_format f;
+    int sequences, lengths[NUM_MAX_SEQUENCES], first_row[NUM_MAX_SEQUENCES + 1];
+    int32_t *table;   /* [sequences][table_stride]; entries past a length hold -1 */
+    int table_stride;
+    uint16_t *key, *value; /* [rows][G][d], [rows][G][dv] model dtype, in token order */
+    struct ref_pool pool;  /* host memory */
+    size_t pool_bytes;
+    enum world_pool kind;
+};
+struct world_options {
+    const int *lengths; /* [sequences] */
+    int sequences;
+    uint64_t data_seed, page_seed;
+    enum world_pool pool;
+    int special;  /* odd rows among the others */
+    int poison;   /* byte of all that is never stored */
+};
+void world_make(struct num_run *run, struct world *w, const struct num_model *m,
+                const struct world_options *o);
+int64_t world_slot(const struct world *w, int sequence, int token);
+void world_store(struct world *w); /* again, after key and value were changed */
+/* Uploads `bytes`, as many as the pool has. */
+struct kvk_pool world_pool(struct num_run *run, const struct world *w, const uint8_t *bytes);
+void world_read(const struct world *w, int sequence, double *key, double *value);
+float *world_floats(struct num_run *run, kvk_dtype dtype, const uint16_t *bits, size_t n);
+
+/* --- attend.c --- */
+struct attention {
+    const struct world *w;
+    int unified, q_len[NUM_MAX_SEQUENCES], start[NUM_MAX_SEQUENCES + 1];
+    int spare_rows;    /* unified: tokens beyond query_start[S], which must stay untouched */
+    uint16_t *query;   /* [start[S]][H][D] */
+    float scale;       /* 0 = default */
+    int window, splits, strided, no_lse;
+    int64_t max_context;
+    const float *sinks; /* [H] host */
+    const struct kvk_pool *pool; /* instead of an upload of the world's */
+    uint16_t *out;      /* results [start[S]][H][D] */
+    float *lse;
+};
+void attention_rows(struct attention *a);
+void attention_query(struct num_run *run, struct attention *a, uint64_t seed);
+void attention_call(struct num_run *run, struct attention *a);  /* fills out and lse */
+void attention_check(struct num_run *run, const struct attention *a); /* against the oracle */
+
+/* --- check_store.c: the same rows into pages far apart --- */
+void store_far(struct num_run *run, const struct world *w, struct kvk_pool pool, uint8_t *memory);
+
+#endif
