@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every suite, counts cases, and ends with "N passed, N failed, N skipped".
 
-run.py ROOT BUILD [--full] [--jobs N] [PATTERN...]     only suites whose name contains a PATTERN
+run.py ROOT BUILD [--full] [--jobs N] [PATTERN...]     only suites whose name contains a PATTERN, or is one written =NAME
 
 A suite is one process. Its cases are its TAP lines, or, where it prints none, its own last line
 "N passed, N failed, N skipped", or else the process itself (exit 77: skipped).
@@ -71,7 +71,7 @@ def suites(args, kvkiln):
         golden = sorted(glob.glob(os.path.join(args.root, "../shared/golden/*.safetensors"))) or sorted(
             glob.glob(f"{args.root}/tests/data/*.safetensors"))
         found.insert(0, ("gpu_check", [kvkiln, "check", "--device", device] + golden))
-    return [s for s in found if not args.patterns or any(p in s[0] for p in args.patterns)], device
+    return [s for s in found if not args.patterns or any(p in s[0] or p == f"={s[0]}" for p in args.patterns)], device
 
 
 def count(text, status):
