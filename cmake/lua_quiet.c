@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** lua_quiet.c - what Lua's archive finds in place of libc's standard streams and the calls that write to them (lua.cmake).
+** lua_quiet.c - what Lua's archive finds in place of libc's standard streams and the calls that write to them.
 ** Writing succeeds and goes nowhere. The names are the archive's only; no header declares them.
 */
 #include <stddef.h>
