@@ -26,7 +26,7 @@ add_custom_target(embedded_specs DEPENDS ${KVKILN_EMBED_SOURCES})
 set(KVKILN_TEXTS_SOURCE ${KVKILN_GENERATED}/embedded_texts.c)
 if(KVKILN_EMBEDDED)
   configure_file(${KVKILN_EMBEDDED} ${KVKILN_TEXTS_SOURCE} COPYONLY)
-elseif(EXISTS ${CMAKE_SOURCE_DIR}/gen/spec.c AND KVKILN_GENERATOR)
+elseif(KVKILN_GENERATOR)
   add_executable(embed_texts cmake/embed_texts.c ${KVKILN_SPEC_SOURCES} ${KVKILN_EMBED_SOURCES})
   target_link_libraries(embed_texts PRIVATE dep_lua)
   target_include_directories(embed_texts PRIVATE ${KVKILN_GENERATED})
@@ -34,12 +34,5 @@ elseif(EXISTS ${CMAKE_SOURCE_DIR}/gen/spec.c AND KVKILN_GENERATOR)
   add_custom_command(OUTPUT ${KVKILN_TEXTS_SOURCE}
     COMMAND embed_texts ${KVKILN_TEXTS_SOURCE} DEPENDS embed_texts COMMENT "canonical preset texts" VERBATIM)
 else()
-  file(CONFIGURE OUTPUT ${KVKILN_TEXTS_SOURCE} CONTENT
-"int embedded_spec_text(int index, const char **name, const char **text);
-int embedded_spec_text(int index, const char **name, const char **text)
-{
-    (void)index, (void)name, (void)text;
-    return 0;
-}
-" @ONLY)
+  message(FATAL_ERROR "without the generator, KVKILN_EMBEDDED must name the embedded_texts.c of a native build")
 endif()

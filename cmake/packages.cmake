@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the parts are built from. Interface targets: dep_llvm, dep_lua, dep_jansson, dep_cmocka, dep_zstd.
+# What the parts are built from. Interface targets: dep_llvm, dep_lua, dep_jansson, dep_cmocka.
 
 function(config_words variable)
   execute_process(COMMAND ${KVKILN_LLVM_CONFIG} ${ARGN} OUTPUT_VARIABLE words RESULT_VARIABLE status
@@ -17,15 +17,6 @@ find_package(Threads REQUIRED)
 find_file(KVKILN_XXHASH_H xxhash.h PATHS /usr/include NO_CMAKE_FIND_ROOT_PATH REQUIRED)
 configure_file(${KVKILN_XXHASH_H} ${CMAKE_BINARY_DIR}/include/xxhash.h COPYONLY)
 set(KVKILN_XXHASH_INCLUDE ${CMAKE_BINARY_DIR}/include)
-
-# zstd is linked statically and hidden: the runtime must not clash with another zstd of the process.
-add_library(dep_zstd INTERFACE)
-if(NOT CMAKE_CROSSCOMPILING)
-  find_library(KVKILN_ZSTD_ARCHIVE libzstd.a)
-  if(KVKILN_ZSTD_ARCHIVE)
-    target_link_libraries(dep_zstd INTERFACE ${KVKILN_ZSTD_ARCHIVE})
-  endif()
-endif()
 
 if(KVKILN_GENERATOR)
   config_words(KVKILN_LLVM_VERSION --version)

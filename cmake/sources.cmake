@@ -1,23 +1,99 @@
 # SPDX-License-Identifier: Apache-2.0
-# The files of each part.
+# The files of each part, by name. A C file that is in no list stops the configuration.
 
-# Bring-up: whatever lies in the folder.
-function(collect variable)
-  file(GLOB found CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${ARGN})
-  list(FILTER found EXCLUDE REGEX "/\\.")
-  if(KVKILN_SKIP)
-    list(REMOVE_ITEM found ${KVKILN_SKIP})
-  endif()
-  set(${variable} ${found} PARENT_SCOPE)
-endfunction()
+set(KVKILN_RUNTIME_SOURCES
+  runtime/assembler.c
+  runtime/build.c
+  runtime/cache.c
+  runtime/cache_sweep.c
+  runtime/choose.c
+  runtime/driver_cuda.c
+  runtime/driver_hip.c
+  runtime/driver_host.c
+  runtime/env.c
+  runtime/error.c
+  runtime/hip_topology.c
+  runtime/host_cpu.c
+  runtime/host_mma.c
+  runtime/host_pool.c
+  runtime/host_sched.c
+  runtime/host_switch.c
+  runtime/host_wait.c
+  runtime/host_worker.c
+  runtime/key.c
+  runtime/kvkiln.c
+  runtime/launch.c
+  runtime/launch_attend.c
+  runtime/layout.c
+  runtime/loader.c
+  runtime/model.c
+  runtime/object.c
+  runtime/prepare.c
+  gen/request.c)
 
-collect(KVKILN_RUNTIME_SOURCES runtime/*.c gen/request.c)
-collect(KVKILN_GEN_SOURCES gen/*.c templates/*.c runtime/error.c runtime/assembler.c runtime/env.c runtime/object.c)
-collect(KVKILN_SPEC_SOURCES gen/spec.c gen/spec_*.c gen/codebook.c gen/request.c runtime/error.c)
-collect(KVKILN_CLI_SOURCES cli/*.c)
-collect(KVKILN_REF_SOURCES tests/ref/*.c)
-list(FILTER KVKILN_REF_SOURCES EXCLUDE REGEX "/test_|main")
-collect(KVKILN_NUM_SOURCES tests/num/*.c)
+set(KVKILN_GEN_SOURCES
+  gen/api.c
+  gen/assemble.c
+  gen/codebook.c
+  gen/host_link.c
+  gen/hsaco_input.c
+  gen/hsaco_link.c
+  gen/kb.c
+  gen/kb_flow.c
+  gen/kb_mem.c
+  gen/lower.c
+  gen/manifest.c
+  gen/name.c
+  gen/output.c
+  gen/pipeline.c
+  gen/plan.c
+  gen/request.c
+  gen/slot.c
+  gen/spec.c
+  gen/spec_fields.c
+  gen/spec_lua.c
+  gen/spec_text.c
+  gen/target.c
+  gen/target_amdgcn.c
+  gen/target_host.c
+  gen/target_nvptx.c
+  templates/decode.c
+  templates/dequant.c
+  templates/part_attend.c
+  templates/part_codebook.c
+  templates/part_codes.c
+  templates/part_decode.c
+  templates/part_encode.c
+  templates/part_encode_affine.c
+  templates/part_encode_block.c
+  templates/part_encode_codebook.c
+  templates/part_encode_float.c
+  templates/part_operand.c
+  templates/part_output.c
+  templates/part_pack.c
+  templates/part_query.c
+  templates/part_rotate.c
+  templates/part_rowpair.c
+  templates/part_rowvec.c
+  templates/part_slot.c
+  templates/part_step.c
+  templates/reduce.c
+  templates/store.c
+  templates/unified.c
+  runtime/assembler.c
+  runtime/env.c
+  runtime/error.c
+  runtime/object.c)
+
+set(KVKILN_SPEC_SOURCES # what reads a spec: for the tool that embeds their texts
+  gen/codebook.c
+  gen/request.c
+  gen/spec.c
+  gen/spec_fields.c
+  gen/spec_lua.c
+  gen/spec_text.c
+  runtime/error.c)
+
 set(KVKILN_SPEC_FILES # in the order in which `kvkiln presets` lists them
   specs/turboquant_k8v4.lua
   specs/turboquant_4bit_nc.lua
@@ -25,5 +101,133 @@ set(KVKILN_SPEC_FILES # in the order in which `kvkiln presets` lists them
   specs/turboquant_3bit_nc.lua
   specs/ultraquant_4bit.lua
   specs/ultraquant_4bit_e4m3q.lua)
+
+set(KVKILN_CLI_SOURCES
+  cli/bench_pool.c
+  cli/check_read.c
+  cli/check_store.c
+  cli/cli.c
+  cli/cmd_bench.c
+  cli/cmd_build.c
+  cli/cmd_check.c
+  cli/cmd_demo.c
+  cli/cmd_doctor.c
+  cli/cmd_explain.c
+  cli/cmd_presets.c
+  cli/compare.c
+  cli/device.c
+  cli/encode.c
+  cli/generator.c
+  cli/jobs.c
+  cli/main.c
+  cli/number.c
+  cli/oracle.c
+  cli/paths.c
+  cli/run.c
+  cli/runtime_parts.c
+  cli/safetensors.c
+  cli/sample.c
+  cli/slots.c)
+
+# ---- tests ----
+set(KVKILN_REF_SOURCES # the oracle
+  tests/ref/golden.c
+  tests/ref/ref_attend.c
+  tests/ref/ref_bits.c
+  tests/ref/ref_codebook.c
+  tests/ref/ref_dequant.c
+  tests/ref/ref_format.c
+  tests/ref/ref_page.c
+  tests/ref/ref_rotate.c
+  tests/ref/ref_store.c)
+
+set(KVKILN_NUM_SOURCES
+  tests/num/attend.c
+  tests/num/cases.c
+  tests/num/check_attend.c
+  tests/num/check_dequant.c
+  tests/num/check_store.c
+  tests/num/custom.c
+  tests/num/data.c
+  tests/num/generator.c
+  tests/num/main.c
+  tests/num/prop.c
+  tests/num/prop_values.c
+  tests/num/rows.c
+  tests/num/run.c
+  tests/num/spec_file.c
+  tests/num/world.c)
+
+set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_test_NAME
+  tests/cli/test_oracle.c
+  tests/cli/test_safetensors.c
+  tests/ir/test_roles.c
+  tests/ref/test_ref.c
+  tests/rt/test_assembler.c
+  tests/rt/test_cache.c
+  tests/rt/test_cuda.c
+  tests/rt/test_hip.c
+  tests/rt/test_launch.c
+  tests/rt/test_object.c
+  tests/rt/test_prepare.c
+  tests/unit/test_codebook.c
+  tests/unit/test_fails.c
+  tests/unit/test_host_link.c
+  tests/unit/test_host_roles.c
+  tests/unit/test_host_sched.c
+  tests/unit/test_hsaco_link.c
+  tests/unit/test_name.c
+  tests/unit/test_spec.c)
+
+set(KVKILN_TEST_PARTS # linked into every program of their folder
+  tests/cli/cli_sources.c
+  tests/ref/test_golden.c
+  tests/rt/rt.c)
+
+set(KVKILN_TEST_FAKES # driver libraries that fail on demand
+  tests/rt/fake_cuda.c
+  tests/rt/fake_hip.c)
+
 # What a generated kernel depends on: a change here makes every cached kernel stale.
-collect(KVKILN_ID_FILES gen/*.[chd]* templates/*.[chd]* runtime/abi.def runtime/object.h runtime/host_*.h)
+set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
+  gen/abi_table.h
+  gen/assemble.h
+  gen/codebook.h
+  gen/host_link.h
+  gen/hsaco_input.h
+  gen/hsaco_link.h
+  gen/kb.h
+  gen/kb_internal.h
+  gen/lower.h
+  gen/manifest.h
+  gen/name.h
+  gen/output.h
+  gen/pipeline.h
+  gen/plan.h
+  gen/spec.h
+  gen/spec_fields.h
+  gen/target.h
+  gen/spec.def
+  gen/targets.def
+  templates/part_attend.h
+  templates/part_codebook.h
+  templates/part_decode.h
+  templates/part_encode.h
+  templates/part_pack.h
+  templates/part_rowpair.h
+  templates/part_rowvec.h
+  templates/part_slot.h
+  templates/templates.h
+  templates/kinds.def
+  runtime/abi.def
+  runtime/object.h
+  runtime/host_abi.h)
+
+file(GLOB found CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} runtime/*.c gen/*.[ch] gen/*.def templates/*.[ch]
+  templates/*.def cli/*.c specs/*.lua tests/*/*.c)
+list(REMOVE_ITEM found ${KVKILN_RUNTIME_SOURCES} ${KVKILN_CLI_SOURCES} ${KVKILN_REF_SOURCES} ${KVKILN_NUM_SOURCES}
+  ${KVKILN_TEST_SOURCES} ${KVKILN_TEST_PARTS} ${KVKILN_TEST_FAKES} ${KVKILN_ID_FILES} ${KVKILN_SPEC_FILES})
+if(found)
+  list(JOIN found ", " found)
+  message(FATAL_ERROR "in no list of cmake/sources.cmake: ${found}")
+endif()
