@@ -96,7 +96,7 @@ static void plan_attend(struct plan *p)
     const struct target *t = p->target;
     p->warps = ATTEND_WARPS;
     plan_operands(p);
-    int most = t->registers > 256 || t->mma.y_tile == 8 ? MAX_ACCUMULATORS : MAX_ACCUMULATORS / 2;
+    int most = t->registers > 256 ? MAX_ACCUMULATORS : MAX_ACCUMULATORS / 2;
     for (p->dim_warps = 1; accumulators(p) > most && p->dim_warps < p->warps; p->dim_warps *= 2)
         ;
     because(p, "dim_warps", "a lane keeps %d output sums, at most %d", accumulators(p), most);
@@ -107,10 +107,14 @@ static void plan_attend(struct plan *p)
     }
     because(p, "warps", "query rows, later the warps' sums, take %d of %d bytes of shared memory", plan_tile_bytes(p),
             t->shared_bytes);
-    p->subtiles = t->mma.y_tile == 8 && accumulators(p) <= 64 && p->key_operand == OPERAND_F16 ? 2 : 1;
+    p->subtiles = t->mma.y_tile == 8 && accumulators(p) <= 32 && p->key_operand == OPERAND_F16 ? 2 : 1;
     because(p, "subtiles", "%s", p->subtiles == 2 ? "two 16-token products a step share one update of the running maximum"
                                                   : "one 16-token product a step: registers go to output sums and operands");
     p->tile_tokens = 16 * p->subtiles * p->token_warps;
+    bool tight = p->spec.key.bits <= 4 && p->geo.head_size <= 128 && p->subtiles == 1; /* else it would spill */
+    p->min_ctas = t->family == FAMILY_NVPTX && t->flags & TF_BULK_COPY && tight ? 3 : 0;
+    because(p, "min_ctas", p->min_ctas ? "168 registers a thread: 12 warps hide more latency than the registers would (measured, sm_90a)"
+                                       : "the assembler may use all registers");
     p->subnormal_codes = t->family != FAMILY_AMDGCN;
     because(p, "subnormal_codes", p->subnormal_codes ? "masked codes are exact f16 subnormals: no shift, no subtraction"
                                                      : "not relied on: this matrix unit may flush f16 subnormals");
@@ -224,6 +228,7 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         put_field(&t, p, "subtiles", p->subtiles);
         put_field(&t, p, "tile_tokens", p->tile_tokens);
         put_field(&t, p, "prefetch", p->prefetch);
+        put_field(&t, p, "min_ctas", p->min_ctas);
         put_field(&t, p, "subnormal_codes", p->subnormal_codes);
         put_operand(&t, p, "key_operand", p->key_operand);
         put_operand(&t, p, "value_operand", p->value_operand);

@@ -76,11 +76,9 @@ static val shuffle(struct kb *k, val x, val lane)
     return KB_CALL("llvm.nvvm.shfl.sync.idx.i32", kb_i32(k, -1), x, lane, kb_i32(k, 31));
 }
 
-static val uniform(struct kb *k, val x)
-{
-    (void)k;
-    return x;
-}
+/* A warp-wide minimum of equal values: redux writes a uniform register, so the assembler knows what depends on it to be uniform and
+** keeps loops over it free of code for diverged warps (which, up to sm_89, costs spills around every shuffle). */
+static val uniform(struct kb *k, val x) { return KB_CALL("llvm.nvvm.redux.sync.umin", x, kb_i32(k, -1)); }
 
 static val opaque(struct kb *k, val x) { return kb_asm(k, KB_I32, &x, 1, "", "=r,0", true); }
 /* .ftz: results below 2^-126 are 0, which saves the three instructions that would keep them. */

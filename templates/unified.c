@@ -51,7 +51,7 @@ static struct place find_place(struct kb *k, const struct plan *p)
     val heads = kb_param(K, "kv_heads");
     val tile = kb_udiv(K, kb_cta(K), heads);
     w.head = kb_sub(K, kb_cta(K), kb_mul(K, tile, heads));
-    w.sequence = kb_uniform(K, find_sequence(K, p, tile));
+    w.sequence = find_sequence(K, p, tile);
     w.first_token = load_i32(K, "query_start", w.sequence);
     val next = load_i32(K, "query_start", kb_addi(K, w.sequence, 1));
     w.tokens = kb_sub(K, next, w.first_token);
