@@ -48,9 +48,11 @@ static kvk_status explain(const struct gen_request *request, char **out, kvk_err
     plan_print(&plan, text, sizeof text);
     const struct slot *s = &plan.slot;
     double ratio = 2.0 * (plan.geo.head_size + plan.geo.value_head_size) / s->slot_bytes;
-    int n = asprintf(out, "kind %s\ntarget %s\nlayout %s\nslot_bytes %d  # %.2f times smaller than 16-bit K and V\n"
-                     "slot_alignment %d  # what every access may rely on\n%s",
-                     request->kind, request->target, request->layout, s->slot_bytes, ratio, s->alignment, text);
+    int n = asprintf(
+        out,
+        "kind %s\ntarget %s\nlayout %s\nslot_bytes %d  # %.2f times smaller than 16-bit K and V\n"
+        "slot_alignment %d  # what every access may rely on\n%s",
+        request->kind, request->target, request->layout, s->slot_bytes, ratio, s->alignment, text);
     return n < 0 ? ERR(err, KVK_E_MEMORY, "out of memory") : KVK_OK;
 }
 

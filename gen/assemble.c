@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** assemble.c - nvJitLink in process (by dlopen, own prototypes: nvJitLink.h's entry points have plain C types), or ptxas as
-** a child process with temporary files. Neither is linked; both give the same code.
+** assemble.c - nvJitLink in process (by dlopen, own prototypes: nvJitLink.h's entry points have
+** plain C types), or ptxas as a child process with temporary files. Neither is linked; both give
+** the same code.
 */
 #include "assemble.h"
 
@@ -44,18 +45,27 @@ static int jit_open(struct jit *j, const char *path)
     *j = (struct jit){.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
     if (!j->library)
         return 0;
-    const struct { void *slot; const char *name; } symbols[] = {
-        {&j->create, "nvJitLinkCreate"},          {&j->destroy, "nvJitLinkDestroy"},
-        {&j->add, "nvJitLinkAddData"},            {&j->complete, "nvJitLinkComplete"},
-        {&j->cubin_size, "nvJitLinkGetLinkedCubinSize"}, {&j->cubin, "nvJitLinkGetLinkedCubin"},
-        {&j->error_size, "nvJitLinkGetErrorLogSize"},    {&j->error, "nvJitLinkGetErrorLog"},
-        {&j->info_size, "nvJitLinkGetInfoLogSize"},      {&j->info, "nvJitLinkGetInfoLog"},
+    const struct {
+        void *slot;
+        const char *name;
+    } symbols[] = {
+        {&j->create, "nvJitLinkCreate"},
+        {&j->destroy, "nvJitLinkDestroy"},
+        {&j->add, "nvJitLinkAddData"},
+        {&j->complete, "nvJitLinkComplete"},
+        {&j->cubin_size, "nvJitLinkGetLinkedCubinSize"},
+        {&j->cubin, "nvJitLinkGetLinkedCubin"},
+        {&j->error_size, "nvJitLinkGetErrorLogSize"},
+        {&j->error, "nvJitLinkGetErrorLog"},
+        {&j->info_size, "nvJitLinkGetInfoLogSize"},
+        {&j->info, "nvJitLinkGetInfoLog"},
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *f = dlsym(j->library, symbols[i].name);
         if (!f)
             return 0;
-        memcpy(symbols[i].slot, &f, sizeof f); /* a data pointer holds a function's address wherever dlsym exists */
+        memcpy(symbols[i].slot, &f,
+               sizeof f); /* a data pointer holds a function's address wherever dlsym exists */
     }
     return 1;
 }
@@ -73,15 +83,16 @@ static char *jit_log(struct jit *j, int (*size)(void *, size_t *), int (*get)(vo
     return text;
 }
 
-static kvk_status jit_run(struct jit *j, const char *ptx, const char *arch, void **cubin, size_t *bytes, char **report,
-                          kvk_error *err)
+static kvk_status jit_run(struct jit *j, const char *ptx, const char *arch, void **cubin,
+                          size_t *bytes, char **report, kvk_error *err)
 {
     char option[48];
     snprintf(option, sizeof option, "-arch=%s", arch);
     const char *options[] = {option, "-O3", "-verbose"};
     if (j->create(&j->handle, 3, options))
         return ERR(err, KVK_E_COMPILE, "nvJitLink does not accept -arch=%s", arch);
-    int rc = j->add(j->handle, NVJITLINK_PTX, ptx, strlen(ptx) + 1, "kernel.ptx"); /* with its NUL */
+    int rc =
+        j->add(j->handle, NVJITLINK_PTX, ptx, strlen(ptx) + 1, "kernel.ptx"); /* with its NUL */
     rc = rc ? rc : j->complete(j->handle);
     rc = rc ? rc : j->cubin_size(j->handle, bytes);
     if (!rc && !(*cubin = malloc(*bytes)))
@@ -89,7 +100,8 @@ static kvk_status jit_run(struct jit *j, const char *ptx, const char *arch, void
     rc = rc ? rc : j->cubin(j->handle, *cubin);
     if (rc) {
         char *log = jit_log(j, j->error_size, j->error);
-        kvk_status status = ERR(err, KVK_E_COMPILE, "nvJitLink for %s: %s", arch, log ? log : "no log");
+        kvk_status status =
+            ERR(err, KVK_E_COMPILE, "nvJitLink for %s: %s", arch, log ? log : "no log");
         free(log);
         free(*cubin);
         *cubin = NULL;
@@ -99,13 +111,14 @@ static kvk_status jit_run(struct jit *j, const char *ptx, const char *arch, void
     return KVK_OK;
 }
 
-static kvk_status by_jit(const char *path, const char *ptx, const char *arch, void **cubin, size_t *bytes, char **report,
-                         kvk_error *err)
+static kvk_status by_jit(const char *path, const char *ptx, const char *arch, void **cubin,
+                         size_t *bytes, char **report, kvk_error *err)
 {
     struct jit j;
     kvk_status status = KVK_OK;
     if (!jit_open(&j, path))
-        status = ERR(err, KVK_E_COMPILE, "cannot load %s: %s", path, j.library ? "a symbol is missing" : dlerror());
+        status = ERR(err, KVK_E_COMPILE, "cannot load %s: %s", path,
+                     j.library ? "a symbol is missing" : dlerror());
     else
         status = jit_run(&j, ptx, arch, cubin, bytes, report, err);
     if (j.library && j.handle)
@@ -165,8 +178,8 @@ static int run(char *const argv[], const char *log)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-static kvk_status ptxas_in(const char *dir, const char *path, const char *ptx, const char *arch, void **cubin, size_t *bytes,
-                           char **report, kvk_error *err)
+static kvk_status ptxas_in(const char *dir, const char *path, const char *ptx, const char *arch,
+                           void **cubin, size_t *bytes, char **report, kvk_error *err)
 {
     char in[64], out[64], log[64], option[48];
     snprintf(in, sizeof in, "%s/k.ptx", dir);
@@ -184,7 +197,8 @@ static kvk_status ptxas_in(const char *dir, const char *path, const char *ptx, c
         size_t n = 0;
         *report = read_file(log, &n);
         if (rc)
-            status = ERR(err, KVK_E_COMPILE, "%s ended with %d: %s", path, rc, *report ? *report : "no log");
+            status = ERR(err, KVK_E_COMPILE, "%s ended with %d: %s", path, rc,
+                         *report ? *report : "no log");
         else if (!(*cubin = read_file(out, bytes)))
             status = ERR(err, KVK_E_COMPILE, "%s wrote no cubin", path);
     }
@@ -194,8 +208,8 @@ static kvk_status ptxas_in(const char *dir, const char *path, const char *ptx, c
     return status;
 }
 
-kvk_status assemble_ptx(const struct assembler *assembler, const char *ptx, const char *arch, void **cubin, size_t *bytes,
-                        char **report, kvk_error *err)
+kvk_status assemble_ptx(const struct assembler *assembler, const char *ptx, const char *arch,
+                        void **cubin, size_t *bytes, char **report, kvk_error *err)
 {
     *cubin = NULL;
     *report = NULL;

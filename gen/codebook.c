@@ -2,12 +2,13 @@
 /*
 ** codebook.c - Lloyd's iteration with a fixed number of samples and passes.
 **
-** The tables are part of the byte format, so the iteration is too: 200 trapezoid steps a cell, at most 200 passes, a
-** last pass that is thrown away when it moved nothing by 1e-10. Four bits do not converge in 200 passes; the centroids
-** are where the last pass left them, not the optimum. (Lloyd 1982, doi:10.1109/TIT.1982.1056489; Max 1960.)
+** The tables are part of the byte format, so the iteration is too: 200 trapezoid steps a cell, at
+** most 200 passes, a last pass that is thrown away when it moved nothing by 1e-10. Four bits do not
+** converge in 200 passes; the centroids are where the last pass left them, not the optimum. (Lloyd
+** 1982, doi:10.1109/TIT.1982.1056489; Max 1960.)
 **
-** The density is even, so only the upper half is solved; its lowest cell begins at 0. The full iteration rounds its two
-** halves differently by 1e-16, far below what could move an fp32 result.
+** The density is even, so only the upper half is solved; its lowest cell begins at 0. The full
+** iteration rounds its two halves differently by 1e-16, far below what could move an fp32 result.
 */
 #include "codebook.h"
 
@@ -21,10 +22,7 @@ struct density {
     double scale, spread; /* pdf(x) = exp(-x^2 / spread) / scale */
 };
 
-static double pdf(const struct density *d, double x)
-{
-    return exp(-x * x / d->spread) / d->scale;
-}
+static double pdf(const struct density *d, double x) { return exp(-x * x / d->spread) / d->scale; }
 
 /* Mean of the density over [low, high], or `keep` where there is next to nothing. */
 static double cell_mean(const struct density *d, double low, double high, double keep)
@@ -43,7 +41,8 @@ static double cell_mean(const struct density *d, double low, double high, double
 }
 
 /* One pass: next[] from c[], the upper half. Returns the largest change. */
-static double improve(const struct density *d, const double *c, double *next, int half, double sigma)
+static double improve(const struct density *d, const double *c, double *next, int half,
+                      double sigma)
 {
     double largest = 0;
     for (int i = 0; i < half; i++) {

@@ -2,10 +2,11 @@
 /*
 ** host_link.c - see host_link.h.
 **
-** Of the sections that are loaded, code goes to the front and constants behind it, each at its alignment; unwind tables are
-** dropped (kernels do not unwind). All references are relative to their place, so the image needs no fixing up when
-** loaded. A load of an address from a table that does not exist (GOTPCRELX) becomes a computation of the address.
-** Relocations: System V ABI, AMD64 supplement, section 4.4.
+** Of the sections that are loaded, code goes to the front and constants behind it, each at its
+** alignment; unwind tables are dropped (kernels do not unwind). All references are relative to
+** their place, so the image needs no fixing up when loaded. A load of an address from a table that
+** does not exist (GOTPCRELX) becomes a computation of the address. Relocations: System V ABI, AMD64
+** supplement, section 4.4.
 */
 #include "host_link.h"
 
@@ -42,7 +43,8 @@ static bool inside(const struct input *in, uint64_t offset, uint64_t bytes)
 /* A name that ends inside its table, else a stand-in. */
 static const char *name_at(const char *table, size_t bytes, size_t offset)
 {
-    return table && offset < bytes && memchr(table + offset, 0, bytes - offset) ? table + offset : "(unnamed)";
+    return table && offset < bytes && memchr(table + offset, 0, bytes - offset) ? table + offset
+                                                                                : "(unnamed)";
 }
 
 static const char *section_name(const struct input *in, size_t i)
@@ -71,7 +73,8 @@ static kvk_status read_sections(struct input *in)
         return ERR(in->err, KVK_E_OBJECT, "%zu bytes are no ELF file", in->bytes);
     memcpy(&head, in->data, sizeof head);
     if (memcmp(head.e_ident, ELFMAG, SELFMAG) || head.e_ident[EI_CLASS] != ELFCLASS64 ||
-        head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_type != ET_REL || head.e_machine != EM_X86_64)
+        head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_type != ET_REL ||
+        head.e_machine != EM_X86_64)
         return ERR(in->err, KVK_E_OBJECT, "not a relocatable for x86-64");
     in->nsections = head.e_shnum;
     if (head.e_shentsize != sizeof(Elf64_Shdr) || !in->nsections ||
@@ -85,7 +88,8 @@ static kvk_status read_sections(struct input *in)
     for (size_t i = 0; i < in->nsections; i++) {
         const Elf64_Shdr *s = &in->sections[i];
         in->place[i] = NOT_PLACED;
-        if (s->sh_type != SHT_NOBITS && s->sh_type != SHT_NULL && !inside(in, s->sh_offset, s->sh_size))
+        if (s->sh_type != SHT_NOBITS && s->sh_type != SHT_NULL &&
+            !inside(in, s->sh_offset, s->sh_size))
             return ERR(in->err, KVK_E_OBJECT, "section %zu lies outside the file", i);
     }
     if (head.e_shstrndx < in->nsections && in->sections[head.e_shstrndx].sh_type == SHT_STRTAB) {
@@ -101,7 +105,8 @@ static kvk_status read_symbols(struct input *in)
         const Elf64_Shdr *s = &in->sections[i];
         if (s->sh_type != SHT_SYMTAB)
             continue;
-        if (in->nsymbols || s->sh_link >= in->nsections || in->sections[s->sh_link].sh_type != SHT_STRTAB)
+        if (in->nsymbols || s->sh_link >= in->nsections ||
+            in->sections[s->sh_link].sh_type != SHT_STRTAB)
             return ERR(in->err, KVK_E_OBJECT, "the symbol table has no names or is one of several");
         in->symbols_at = s->sh_offset;
         in->nsymbols = s->sh_size / sizeof(Elf64_Sym);
@@ -122,9 +127,11 @@ static kvk_status check_loaded(const struct input *in, size_t i)
 {
     const Elf64_Shdr *s = &in->sections[i];
     if (s->sh_flags & (SHF_WRITE | SHF_TLS))
-        return ERR(in->err, KVK_E_UNSUPPORTED, "section %s: a kernel has no writable data", section_name(in, i));
+        return ERR(in->err, KVK_E_UNSUPPORTED, "section %s: a kernel has no writable data",
+                   section_name(in, i));
     if (s->sh_type != SHT_PROGBITS)
-        return ERR(in->err, KVK_E_UNSUPPORTED, "section %s: type %#x", section_name(in, i), s->sh_type);
+        return ERR(in->err, KVK_E_UNSUPPORTED, "section %s: type %#x", section_name(in, i),
+                   s->sh_type);
     if (s->sh_addralign > MAX_ALIGN || (s->sh_addralign & (s->sh_addralign - 1)))
         return ERR(in->err, KVK_E_UNSUPPORTED, "section %s: alignment %llu", section_name(in, i),
                    (unsigned long long)s->sh_addralign);
@@ -135,7 +142,8 @@ static kvk_status place_sections(struct input *in, bool code)
 {
     for (size_t i = 0; i < in->nsections; i++) {
         const Elf64_Shdr *s = &in->sections[i];
-        if (!(s->sh_flags & SHF_ALLOC) || !s->sh_size || is_unwind(in, i) || !!(s->sh_flags & SHF_EXECINSTR) != code)
+        if (!(s->sh_flags & SHF_ALLOC) || !s->sh_size || is_unwind(in, i) ||
+            !!(s->sh_flags & SHF_EXECINSTR) != code)
             continue;
         kvk_status status = check_loaded(in, i);
         if (status)
@@ -164,7 +172,8 @@ static kvk_status make_image(struct input *in)
     memset(in->image, 0xcc, in->image_bytes); /* int3 between functions */
     for (size_t i = 0; i < in->nsections; i++)
         if (in->place[i] != NOT_PLACED)
-            memcpy(in->image + in->place[i], in->data + in->sections[i].sh_offset, in->sections[i].sh_size);
+            memcpy(in->image + in->place[i], in->data + in->sections[i].sh_offset,
+                   in->sections[i].sh_size);
     return KVK_OK;
 }
 
@@ -173,14 +182,18 @@ static kvk_status make_image(struct input *in)
 static kvk_status symbol_place(const struct input *in, size_t index, uint64_t *place)
 {
     if (index >= in->nsymbols)
-        return ERR(in->err, KVK_E_OBJECT, "a relocation names symbol %zu of %zu", index, in->nsymbols);
+        return ERR(in->err, KVK_E_OBJECT, "a relocation names symbol %zu of %zu", index,
+                   in->nsymbols);
     Elf64_Sym s = symbol_at(in, index);
     if (s.st_shndx == SHN_UNDEF)
-        return ERR(in->err, KVK_E_UNSUPPORTED, "undefined symbol %s: a kernel can call no library", symbol_name(in, &s));
+        return ERR(in->err, KVK_E_UNSUPPORTED, "undefined symbol %s: a kernel can call no library",
+                   symbol_name(in, &s));
     if (s.st_shndx >= in->nsections || in->place[s.st_shndx] == NOT_PLACED)
-        return ERR(in->err, KVK_E_UNSUPPORTED, "symbol %s lies in no section that is loaded", symbol_name(in, &s));
+        return ERR(in->err, KVK_E_UNSUPPORTED, "symbol %s lies in no section that is loaded",
+                   symbol_name(in, &s));
     if (s.st_value > in->sections[s.st_shndx].sh_size)
-        return ERR(in->err, KVK_E_OBJECT, "symbol %s lies outside its section", symbol_name(in, &s));
+        return ERR(in->err, KVK_E_OBJECT, "symbol %s lies outside its section",
+                   symbol_name(in, &s));
     *place = in->place[s.st_shndx] + s.st_value;
     return KVK_OK;
 }
@@ -190,11 +203,13 @@ static bool relax_load(unsigned char *at, size_t before, bool rex)
 {
     if (before < (rex ? 3u : 2u))
         return false;
-    if (at[-2] == 0x8b && (at[-1] & 0xc7) == 5) { /* mov foo@GOTPCREL(%rip), reg -> lea foo(%rip), reg */
+    if (at[-2] == 0x8b &&
+        (at[-1] & 0xc7) == 5) { /* mov foo@GOTPCREL(%rip), reg -> lea foo(%rip), reg */
         at[-2] = 0x8d;
         return true;
     }
-    if (!rex && at[-2] == 0xff && at[-1] == 0x15) { /* call *foo@GOTPCREL(%rip) -> addr32 call foo */
+    if (!rex && at[-2] == 0xff &&
+        at[-1] == 0x15) { /* call *foo@GOTPCREL(%rip) -> addr32 call foo */
         at[-2] = 0x67;
         at[-1] = 0xe8;
         return true;
@@ -211,7 +226,8 @@ static kvk_status relocate(struct input *in, size_t section, const Elf64_Rela *r
     if (type == R_X86_64_NONE)
         return KVK_OK;
     if (r->r_offset > s->sh_size || width > s->sh_size - r->r_offset)
-        return ERR(in->err, KVK_E_OBJECT, "a relocation lies outside section %s", section_name(in, section));
+        return ERR(in->err, KVK_E_OBJECT, "a relocation lies outside section %s",
+                   section_name(in, section));
     kvk_status status = symbol_place(in, ELF64_R_SYM(r->r_info), &target);
     if (status)
         return status;
@@ -220,19 +236,20 @@ static kvk_status relocate(struct input *in, size_t section, const Elf64_Rela *r
     switch (type) {
     case R_X86_64_PC32:
     case R_X86_64_PLT32:
-    case R_X86_64_PC64:
-        break;
+    case R_X86_64_PC64: break;
     case R_X86_64_GOTPCRELX:
     case R_X86_64_REX_GOTPCRELX:
         if (relax_load(at, r->r_offset, type == R_X86_64_REX_GOTPCRELX))
             break;
         /* fall through */
     default:
-        return ERR(in->err, KVK_E_UNSUPPORTED, "relocation type %u in section %s", type, section_name(in, section));
+        return ERR(in->err, KVK_E_UNSUPPORTED, "relocation type %u in section %s", type,
+                   section_name(in, section));
     }
     uint64_t value = target + (uint64_t)r->r_addend - place;
     if (width == 4 && (int64_t)value != (int32_t)(uint32_t)value)
-        return ERR(in->err, KVK_E_OBJECT, "a reference from section %s does not fit 32 bits", section_name(in, section));
+        return ERR(in->err, KVK_E_OBJECT, "a reference from section %s does not fit 32 bits",
+                   section_name(in, section));
     for (size_t i = 0; i < width; i++)
         at[i] = (unsigned char)(value >> 8 * i);
     return KVK_OK;
@@ -273,7 +290,8 @@ static kvk_status find_symbol(const struct input *in, const char *name, size_t *
     return ERR(in->err, KVK_E_OBJECT, "no symbol %s", name);
 }
 
-static kvk_status link_all(struct input *in, const char *const symbols[], size_t offsets[], int nsymbols)
+static kvk_status link_all(struct input *in, const char *const symbols[], size_t offsets[],
+                           int nsymbols)
 {
     kvk_status status = read_sections(in);
     if (!status)
@@ -288,8 +306,9 @@ static kvk_status link_all(struct input *in, const char *const symbols[], size_t
     return status;
 }
 
-kvk_status host_link(const void *elf, size_t elf_bytes, const char *const symbols[], size_t offsets[], int nsymbols,
-                     void **image, size_t *image_bytes, kvk_error *err)
+kvk_status host_link(const void *elf, size_t elf_bytes, const char *const symbols[],
+                     size_t offsets[], int nsymbols, void **image, size_t *image_bytes,
+                     kvk_error *err)
 {
     struct input in = {.data = elf, .bytes = elf_bytes, .err = err};
     kvk_status status = link_all(&in, symbols, offsets, nsymbols);

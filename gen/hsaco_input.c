@@ -2,8 +2,9 @@
 /*
 ** hsaco_input.c - reads and checks an ELF relocatable for AMDGPU.
 **
-** The bytes normally come straight from LLVM; they are checked as if they did not, so that a damaged file is an error
-** and never a wild read. Nothing after this file checks offsets of the input again, relocation places excepted.
+** The bytes normally come straight from LLVM; they are checked as if they did not, so that a
+** damaged file is an error and never a wild read. Nothing after this file checks offsets of the
+** input again, relocation places excepted.
 */
 #include "hsaco_input.h"
 
@@ -33,33 +34,40 @@ static kvk_status read_head(struct hsaco_input *in, kvk_error *err)
     if (in->size < sizeof *h)
         return ERR(err, KVK_E_OBJECT, "%zu bytes: shorter than an ELF header", in->size);
     memcpy(h, in->data, sizeof *h);
-    if (memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB)
+    if (memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 ||
+        h->e_ident[EI_DATA] != ELFDATA2LSB)
         return ERR(err, KVK_E_OBJECT, "not a 64-bit little-endian ELF file");
     if (h->e_type != ET_REL || h->e_machine != MACHINE_AMDGPU || h->e_ident[EI_OSABI] != OSABI_HSA)
-        return ERR(err, KVK_E_OBJECT, "ELF type %u, machine %u, ABI %u: not an amdhsa relocatable", h->e_type,
-                   h->e_machine, h->e_ident[EI_OSABI]);
+        return ERR(err, KVK_E_OBJECT, "ELF type %u, machine %u, ABI %u: not an amdhsa relocatable",
+                   h->e_type, h->e_machine, h->e_ident[EI_OSABI]);
     if (h->e_shentsize != sizeof(Elf64_Shdr) || !h->e_shnum ||
         !inside(h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr), in->size))
-        return ERR(err, KVK_E_OBJECT, "section headers (%u of %u bytes) lie outside the file", h->e_shnum,
-                   h->e_shentsize);
+        return ERR(err, KVK_E_OBJECT, "section headers (%u of %u bytes) lie outside the file",
+                   h->e_shnum, h->e_shentsize);
     return KVK_OK;
 }
 
 static kvk_status check_section(const struct hsaco_input *in, size_t i, kvk_error *err)
 {
     const Elf64_Shdr *s = &in->section[i];
-    if (s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS && !inside(s->sh_offset, s->sh_size, in->size))
+    if (s->sh_type != SHT_NULL && s->sh_type != SHT_NOBITS &&
+        !inside(s->sh_offset, s->sh_size, in->size))
         return ERR(err, KVK_E_OBJECT, "section %zu lies outside the file", i);
     if (s->sh_addralign > ALIGN_MAX || (s->sh_addralign & (s->sh_addralign - 1)))
-        return ERR(err, KVK_E_OBJECT, "section %zu: alignment %llu", i, (unsigned long long)s->sh_addralign);
+        return ERR(err, KVK_E_OBJECT, "section %zu: alignment %llu", i,
+                   (unsigned long long)s->sh_addralign);
     if ((s->sh_flags & SHF_ALLOC) && s->sh_size && hsaco_input_part(s) == PART_NONE)
-        return ERR(err, KVK_E_UNSUPPORTED, "section %zu: writable or zero-filled data (type %u)", i, s->sh_type);
+        return ERR(err, KVK_E_UNSUPPORTED, "section %zu: writable or zero-filled data (type %u)", i,
+                   s->sh_type);
     if (s->sh_type == SHT_REL && s->sh_size)
         return ERR(err, KVK_E_UNSUPPORTED, "section %zu: relocations without addends", i);
-    if (s->sh_type == SHT_RELA && (s->sh_entsize != sizeof(Elf64_Rela) || s->sh_size % sizeof(Elf64_Rela)))
-        return ERR(err, KVK_E_OBJECT, "section %zu: relocations of %llu bytes", i, (unsigned long long)s->sh_entsize);
+    if (s->sh_type == SHT_RELA &&
+        (s->sh_entsize != sizeof(Elf64_Rela) || s->sh_size % sizeof(Elf64_Rela)))
+        return ERR(err, KVK_E_OBJECT, "section %zu: relocations of %llu bytes", i,
+                   (unsigned long long)s->sh_entsize);
     if (s->sh_type == SHT_RELA && s->sh_info >= in->sections)
-        return ERR(err, KVK_E_OBJECT, "section %zu relocates section %u, which does not exist", i, s->sh_info);
+        return ERR(err, KVK_E_OBJECT, "section %zu relocates section %u, which does not exist", i,
+                   s->sh_info);
     return KVK_OK;
 }
 
@@ -77,7 +85,8 @@ static kvk_status read_sections(struct hsaco_input *in, kvk_error *err)
     return KVK_OK;
 }
 
-static kvk_status check_symbol(const struct hsaco_input *in, size_t i, uint64_t names_bytes, kvk_error *err)
+static kvk_status check_symbol(const struct hsaco_input *in, size_t i, uint64_t names_bytes,
+                               kvk_error *err)
 {
     const Elf64_Sym *s = &in->symbol[i];
     if (s->st_name >= names_bytes)
@@ -90,11 +99,13 @@ static kvk_status check_symbol(const struct hsaco_input *in, size_t i, uint64_t 
     }
     if (s->st_shndx >= SHN_LORESERVE) {
         if (s->st_shndx != SHN_ABS)
-            return ERR(err, KVK_E_UNSUPPORTED, "symbol %.80s in reserved section %#x", name, s->st_shndx);
+            return ERR(err, KVK_E_UNSUPPORTED, "symbol %.80s in reserved section %#x", name,
+                       s->st_shndx);
         return KVK_OK;
     }
     if (s->st_shndx >= in->sections)
-        return ERR(err, KVK_E_OBJECT, "symbol %.80s in section %u, which does not exist", name, s->st_shndx);
+        return ERR(err, KVK_E_OBJECT, "symbol %.80s in section %u, which does not exist", name,
+                   s->st_shndx);
     if (!inside(s->st_value, s->st_size, in->section[s->st_shndx].sh_size))
         return ERR(err, KVK_E_OBJECT, "symbol %.80s lies outside its section", name);
     return KVK_OK;
@@ -115,10 +126,12 @@ static const Elf64_Shdr *only_symtab(const struct hsaco_input *in)
 static kvk_status read_symbols(struct hsaco_input *in, kvk_error *err)
 {
     const Elf64_Shdr *table = only_symtab(in);
-    if (!table || table->sh_entsize != sizeof(Elf64_Sym) || table->sh_size % sizeof(Elf64_Sym) || !table->sh_size)
+    if (!table || table->sh_entsize != sizeof(Elf64_Sym) || table->sh_size % sizeof(Elf64_Sym) ||
+        !table->sh_size)
         return ERR(err, KVK_E_OBJECT, "no symbol table, or several, or a damaged one");
     const Elf64_Shdr *names = table->sh_link < in->sections ? &in->section[table->sh_link] : NULL;
-    if (!names || names->sh_type != SHT_STRTAB || !names->sh_size || in->data[names->sh_offset + names->sh_size - 1])
+    if (!names || names->sh_type != SHT_STRTAB || !names->sh_size ||
+        in->data[names->sh_offset + names->sh_size - 1])
         return ERR(err, KVK_E_OBJECT, "the symbols' string table is missing or does not end");
     in->names = (const char *)in->data + names->sh_offset;
     in->symbols = table->sh_size / sizeof(Elf64_Sym);
@@ -171,9 +184,10 @@ enum hsaco_part hsaco_input_part(const Elf64_Shdr *section)
 bool hsaco_input_exported(const struct hsaco_input *in, const Elf64_Sym *symbol)
 {
     int visibility = ELF64_ST_VISIBILITY(symbol->st_other);
-    return ELF64_ST_BIND(symbol->st_info) != STB_LOCAL && visibility != STV_HIDDEN && visibility != STV_INTERNAL &&
-           symbol->st_shndx != SHN_UNDEF && symbol->st_shndx < SHN_LORESERVE &&
-           in->section[symbol->st_shndx].sh_size && hsaco_input_part(&in->section[symbol->st_shndx]) != PART_NONE;
+    return ELF64_ST_BIND(symbol->st_info) != STB_LOCAL && visibility != STV_HIDDEN &&
+           visibility != STV_INTERNAL && symbol->st_shndx != SHN_UNDEF &&
+           symbol->st_shndx < SHN_LORESERVE && in->section[symbol->st_shndx].sh_size &&
+           hsaco_input_part(&in->section[symbol->st_shndx]) != PART_NONE;
 }
 
 Elf64_Rela hsaco_input_rela(const struct hsaco_input *in, const Elf64_Shdr *section, size_t n)

@@ -2,16 +2,19 @@
 /*
 ** hsaco_link.c - the output side of the code object linker.
 **
-** The file has three loaded segments, in the order and with the addresses that LLVM's linker gives them; each starts a
-** page later in memory than in the file, so that pages of different rights never share one:
+** The file has three loaded segments, in the order and with the addresses that LLVM's linker gives
+** them; each starts a page later in memory than in the file, so that pages of different rights
+** never share one:
 **
-**   read      ELF and program headers, .note, .dynsym, .gnu.hash, .hash, .dynstr, constants   address = offset
+** read ELF and program headers, .note, .dynsym, .gnu.hash, .hash, .dynstr, constants address =
+** offset
 **   execute   code   address = offset + page
-**   write     .dynamic (written by a loader at most once, then read only)   address = offset + 2 pages
+** write .dynamic (written by a loader at most once, then read only) address = offset + 2 pages
 **
-** place_* decide where everything goes and add up the size, write_* fill the zeroed image, relocate patches the copied
-** sections. .gnu.hash has one bucket (a code object exports two symbols a kernel), .hash one a symbol: the sizes that
-** LLVM's linker would give them, so that all addresses agree with its output.
+** place_* decide where everything goes and add up the size, write_* fill the zeroed image, relocate
+** patches the copied sections. .gnu.hash has one bucket (a code object exports two symbols a
+** kernel), .hash one a symbol: the sizes that LLVM's linker would give them, so that all addresses
+** agree with its output.
 */
 #include "hsaco_link.h"
 
@@ -22,19 +25,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 0x1000, TEXT_ALIGN = 256, CONST_ALIGN = 64, PROGRAM_HEADERS = 8, DYNAMIC_ENTRIES = 7, BLOOM_SHIFT = 26 };
-enum { R_REL32 = 4, R_REL64 = 5, R_REL32_LO = 10, R_REL32_HI = 11 }; /* R_AMDGPU_*; S + A - P all of them */
-enum { OUTPUT_MAX = 256 << 20 }; /* sections of a damaged file may overlap and add up to more than the file */
+enum {
+    PAGE = 0x1000,
+    TEXT_ALIGN = 256,
+    CONST_ALIGN = 64,
+    PROGRAM_HEADERS = 8,
+    DYNAMIC_ENTRIES = 7,
+    BLOOM_SHIFT = 26
+};
+enum {
+    R_REL32 = 4,
+    R_REL64 = 5,
+    R_REL32_LO = 10,
+    R_REL32_HI = 11
+}; /* R_AMDGPU_*; S + A - P all of them */
+enum {
+    OUTPUT_MAX = 256 << 20
+}; /* sections of a damaged file may overlap and add up to more than the file */
 
 /* Section headers of the output, for tools; a loader reads program headers. */
-enum { S_NULL, S_NOTE, S_DYNSYM, S_GNU_HASH, S_HASH, S_DYNSTR, S_RODATA, S_TEXT, S_DYNAMIC, S_SHSTRTAB, S_COUNT };
-static const char section_names[] = "\0.note\0.dynsym\0.gnu.hash\0.hash\0.dynstr\0.rodata\0.text\0.dynamic\0.shstrtab";
+enum {
+    S_NULL,
+    S_NOTE,
+    S_DYNSYM,
+    S_GNU_HASH,
+    S_HASH,
+    S_DYNSTR,
+    S_RODATA,
+    S_TEXT,
+    S_DYNAMIC,
+    S_SHSTRTAB,
+    S_COUNT
+};
+static const char section_names[] =
+    "\0.note\0.dynsym\0.gnu.hash\0.hash\0.dynstr\0.rodata\0.text\0.dynamic\0.shstrtab";
 
-struct span { uint64_t offset, bytes, align; };
+struct span {
+    uint64_t offset, bytes, align;
+};
 
 struct link {
     struct hsaco_input in;
-    uint64_t *offset;            /* in the output, of each input section; 0 = not copied */
+    uint64_t *offset; /* in the output, of each input section; 0 = not copied */
     struct span span[S_COUNT];
     uint64_t dynamic_symbols, strings, headers, size;
     unsigned char *image;
@@ -108,8 +140,9 @@ static kvk_status place_all(struct link *l, kvk_error *err)
     l->size = sizeof(Elf64_Ehdr) + PROGRAM_HEADERS * sizeof(Elf64_Phdr);
     place_part(l, PART_NOTE, 4);
     place(l, S_DYNSYM, n * sizeof(Elf64_Sym), 8);
-    place(l, S_GNU_HASH, 4 * 4 + 8 + 4 + 4 * (n - 1), 8); /* header, one bloom word, one bucket, the hashes */
-    place(l, S_HASH, 4 * (2 + n + n), 4);                 /* counts, buckets, chains */
+    place(l, S_GNU_HASH, 4 * 4 + 8 + 4 + 4 * (n - 1),
+          8);                             /* header, one bloom word, one bucket, the hashes */
+    place(l, S_HASH, 4 * (2 + n + n), 4); /* counts, buckets, chains */
     place(l, S_DYNSTR, l->strings, 1);
     place_part(l, PART_CONST, CONST_ALIGN);
     place_part(l, PART_TEXT, TEXT_ALIGN);
@@ -118,7 +151,8 @@ static kvk_status place_all(struct link *l, kvk_error *err)
     l->headers = align_up(l->size, 8);
     l->size = l->headers + S_COUNT * sizeof(Elf64_Shdr);
     if (l->size > OUTPUT_MAX)
-        return ERR(err, KVK_E_OBJECT, "the code object would have %llu bytes", (unsigned long long)l->size);
+        return ERR(err, KVK_E_OBJECT, "the code object would have %llu bytes",
+                   (unsigned long long)l->size);
     if (!l->span[S_TEXT].bytes)
         return ERR(err, KVK_E_OBJECT, "no code");
     return KVK_OK;
@@ -146,17 +180,25 @@ static void write_head(struct link *l)
     put(l, 0, &head, sizeof head);
 }
 
-static Elf64_Phdr segment(unsigned type, unsigned flags, uint64_t offset, uint64_t address, uint64_t bytes,
-                          uint64_t align)
+static Elf64_Phdr segment(unsigned type, unsigned flags, uint64_t offset, uint64_t address,
+                          uint64_t bytes, uint64_t align)
 {
-    return (Elf64_Phdr){.p_type = type, .p_flags = flags, .p_offset = offset, .p_vaddr = address, .p_paddr = address,
-                        .p_filesz = bytes, .p_memsz = bytes, .p_align = align};
+    return (Elf64_Phdr){.p_type = type,
+                        .p_flags = flags,
+                        .p_offset = offset,
+                        .p_vaddr = address,
+                        .p_paddr = address,
+                        .p_filesz = bytes,
+                        .p_memsz = bytes,
+                        .p_align = align};
 }
 
 static void write_segments(struct link *l)
 {
-    const struct span *text = &l->span[S_TEXT], *dyn = &l->span[S_DYNAMIC], *note = &l->span[S_NOTE];
-    uint64_t table = sizeof(Elf64_Ehdr), read_end = l->span[S_RODATA].offset + l->span[S_RODATA].bytes;
+    const struct span *text = &l->span[S_TEXT], *dyn = &l->span[S_DYNAMIC],
+                      *note = &l->span[S_NOTE];
+    uint64_t table = sizeof(Elf64_Ehdr),
+             read_end = l->span[S_RODATA].offset + l->span[S_RODATA].bytes;
     uint64_t text_at = text->offset + PAGE, dyn_at = dyn->offset + 2 * PAGE;
     Elf64_Phdr p[PROGRAM_HEADERS] = {
         segment(PT_PHDR, PF_R, table, table, sizeof p, 8),
@@ -168,7 +210,8 @@ static void write_segments(struct link *l)
         segment(PT_GNU_STACK, PF_R | PF_W, 0, 0, 0, 0),
         segment(PT_NOTE, PF_R, note->offset, note->offset, note->bytes, 4),
     };
-    p[3].p_memsz = p[5].p_memsz = align_up(dyn_at + dyn->bytes, PAGE) - dyn_at; /* read-only pages are whole pages */
+    p[3].p_memsz = p[5].p_memsz =
+        align_up(dyn_at + dyn->bytes, PAGE) - dyn_at; /* read-only pages are whole pages */
     put(l, table, p, sizeof p);
 }
 
@@ -188,7 +231,9 @@ static void write_dynamic(struct link *l)
 
 static void write_section_headers(struct link *l)
 {
-    static const struct { unsigned type, flags, link, info, entry; } facts[S_COUNT] = {
+    static const struct {
+        unsigned type, flags, link, info, entry;
+    } facts[S_COUNT] = {
         [S_NOTE] = {SHT_NOTE, SHF_ALLOC, 0, 0, 0},
         [S_DYNSYM] = {SHT_DYNSYM, SHF_ALLOC, S_DYNSTR, 1, sizeof(Elf64_Sym)},
         [S_GNU_HASH] = {SHT_GNU_HASH, SHF_ALLOC, S_DYNSYM, 0, 0},
@@ -243,7 +288,7 @@ static void write_hash_heads(struct link *l, uint64_t bloom)
     put(l, at, gnu, sizeof gnu);
     put(l, at + 16, &bloom, sizeof bloom);
     put(l, at + 24, &some, sizeof some); /* the bucket starts at symbol 1 */
-    const uint32_t hash[2] = {n, n}; /* buckets, chain length */
+    const uint32_t hash[2] = {n, n};     /* buckets, chain length */
     put(l, l->span[S_HASH].offset, hash, sizeof hash);
 }
 
@@ -312,7 +357,8 @@ static kvk_status relocate_one(struct link *l, size_t section, const Elf64_Rela 
                    (unsigned long long)r->r_offset);
     const Elf64_Sym *s = &l->in.symbol[index];
     if (s->st_shndx == SHN_UNDEF || s->st_shndx >= SHN_LORESERVE || !l->offset[s->st_shndx])
-        return ERR(err, KVK_E_UNSUPPORTED, "relocation against a symbol without a place in the file: %.80s",
+        return ERR(err, KVK_E_UNSUPPORTED,
+                   "relocation against a symbol without a place in the file: %.80s",
                    l->in.names + s->st_name);
     uint64_t target = address_of(l, s->st_shndx) + s->st_value + (uint64_t)r->r_addend;
     uint64_t value = target - (address_of(l, section) + r->r_offset);

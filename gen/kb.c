@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** kb.c - the builder's core: state, types, constants, arithmetic, conversion. Control flow is in kb_flow.c, memory and
-** the machine's roles in kb_mem.c.
+** kb.c - the builder's core: state, types, constants, arithmetic, conversion. Control flow is in
+** kb_flow.c, memory and the machine's roles in kb_mem.c.
 **
-** Every operation checks that its operands exist and agree in type before it calls LLVM, whose own checks are compiled
-** out of release packages: a template's slip becomes an error with its file and line instead of a crash.
+** Every operation checks that its operands exist and agree in type before it calls LLVM, whose own
+** checks are compiled out of release packages: a template's slip becomes an error with its file and
+** line instead of a crash.
 */
 #include "kb_internal.h"
 
@@ -142,7 +143,10 @@ val kb_i8(struct kb *k, int x) { return integer(k, LLVMInt8TypeInContext(k->ctx)
 val kb_i16(struct kb *k, int x) { return integer(k, LLVMInt16TypeInContext(k->ctx), x); }
 val kb_i32(struct kb *k, long long x) { return integer(k, LLVMInt32TypeInContext(k->ctx), x); }
 val kb_i64(struct kb *k, long long x) { return integer(k, LLVMInt64TypeInContext(k->ctx), x); }
-val kb_f32(struct kb *k, double x) { return LLVMConstReal(LLVMFloatTypeInContext(k->ctx), (float)x); }
+val kb_f32(struct kb *k, double x)
+{
+    return LLVMConstReal(LLVMFloatTypeInContext(k->ctx), (float)x);
+}
 
 val kb_f32_bits(struct kb *k, unsigned bits)
 {
@@ -169,14 +173,23 @@ static val constant_of(struct kb *k, LLVMTypeRef t, long long x)
     }
 }
 
-val kb_const(struct kb *k, int type, long long x) { return constant_of(k, kb_llvm_type(k, type), x); }
-val kb_f16x2(struct kb *k, unsigned bits) { return LLVMConstBitCast(kb_i32(k, bits), kb_llvm_type(k, KB_VEC(KB_F16, 2))); }
+val kb_const(struct kb *k, int type, long long x)
+{
+    return constant_of(k, kb_llvm_type(k, type), x);
+}
+val kb_f16x2(struct kb *k, unsigned bits)
+{
+    return LLVMConstBitCast(kb_i32(k, bits), kb_llvm_type(k, KB_VEC(KB_F16, 2)));
+}
 val kb_undef(struct kb *k, int type) { return LLVMGetPoison(kb_llvm_type(k, type)); }
 
 /* ---- arithmetic ---- */
 
-#define BINARY(name, build) \
-    val name(struct kb *k, val a, val b) { return both(k, a, b, #name) ? build(k->builder, a, b, "") : dummy(k); }
+#define BINARY(name, build)                                                                        \
+    val name(struct kb *k, val a, val b)                                                           \
+    {                                                                                              \
+        return both(k, a, b, #name) ? build(k->builder, a, b, "") : dummy(k);                      \
+    }
 
 BINARY(kb_add, LLVMBuildAdd)
 BINARY(kb_sub, LLVMBuildSub)
@@ -194,40 +207,59 @@ BINARY(kb_fsub, LLVMBuildFSub)
 BINARY(kb_fmul, LLVMBuildFMul)
 BINARY(kb_fdiv, LLVMBuildFDiv)
 
-static val immediate(struct kb *k, val a, long long x) { return a ? constant_of(k, LLVMTypeOf(a), x) : dummy(k); }
+static val immediate(struct kb *k, val a, long long x)
+{
+    return a ? constant_of(k, LLVMTypeOf(a), x) : dummy(k);
+}
 
 val kb_addi(struct kb *k, val a, long long x) { return x ? kb_add(k, a, immediate(k, a, x)) : a; }
-val kb_muli(struct kb *k, val a, long long x) { return x == 1 ? a : kb_mul(k, a, immediate(k, a, x)); }
+val kb_muli(struct kb *k, val a, long long x)
+{
+    return x == 1 ? a : kb_mul(k, a, immediate(k, a, x));
+}
 val kb_andi(struct kb *k, val a, long long x) { return kb_and(k, a, immediate(k, a, x)); }
 val kb_shli(struct kb *k, val a, int x) { return x ? kb_shl(k, a, immediate(k, a, x)) : a; }
 val kb_lshri(struct kb *k, val a, int x) { return x ? kb_lshr(k, a, immediate(k, a, x)) : a; }
-val kb_divi(struct kb *k, val a, long long x) { return x == 1 ? a : kb_udiv(k, a, immediate(k, a, x)); }
+val kb_divi(struct kb *k, val a, long long x)
+{
+    return x == 1 ? a : kb_udiv(k, a, immediate(k, a, x));
+}
 val kb_remi(struct kb *k, val a, long long x) { return kb_urem(k, a, immediate(k, a, x)); }
 
 val kb_icmp(struct kb *k, enum kb_pred pred, val a, val b)
 {
-    static const LLVMIntPredicate map[] = {[KB_EQ] = LLVMIntEQ,   [KB_NE] = LLVMIntNE,   [KB_SLT] = LLVMIntSLT, [KB_SLE] = LLVMIntSLE,
-                                           [KB_SGT] = LLVMIntSGT, [KB_SGE] = LLVMIntSGE, [KB_ULT] = LLVMIntULT, [KB_ULE] = LLVMIntULE,
-                                           [KB_UGT] = LLVMIntUGT, [KB_UGE] = LLVMIntUGE};
+    static const LLVMIntPredicate map[] = {
+        [KB_EQ] = LLVMIntEQ,   [KB_NE] = LLVMIntNE,   [KB_SLT] = LLVMIntSLT, [KB_SLE] = LLVMIntSLE,
+        [KB_SGT] = LLVMIntSGT, [KB_SGE] = LLVMIntSGE, [KB_ULT] = LLVMIntULT, [KB_ULE] = LLVMIntULE,
+        [KB_UGT] = LLVMIntUGT, [KB_UGE] = LLVMIntUGE};
     return both(k, a, b, "kb_icmp") ? LLVMBuildICmp(k->builder, map[pred], a, b, "") : kb_i1(k, 0);
 }
 
-val kb_icmpi(struct kb *k, enum kb_pred pred, val a, long long x) { return kb_icmp(k, pred, a, immediate(k, a, x)); }
+val kb_icmpi(struct kb *k, enum kb_pred pred, val a, long long x)
+{
+    return kb_icmp(k, pred, a, immediate(k, a, x));
+}
 
 val kb_fcmp(struct kb *k, enum kb_fpred pred, val a, val b)
 {
-    static const LLVMRealPredicate map[] = {[KB_OEQ] = LLVMRealOEQ, [KB_ONE] = LLVMRealONE, [KB_OLT] = LLVMRealOLT,
-                                            [KB_OLE] = LLVMRealOLE, [KB_OGT] = LLVMRealOGT, [KB_OGE] = LLVMRealOGE,
-                                            [KB_ORD] = LLVMRealORD, [KB_UNO] = LLVMRealUNO};
+    static const LLVMRealPredicate map[] = {
+        [KB_OEQ] = LLVMRealOEQ, [KB_ONE] = LLVMRealONE, [KB_OLT] = LLVMRealOLT,
+        [KB_OLE] = LLVMRealOLE, [KB_OGT] = LLVMRealOGT, [KB_OGE] = LLVMRealOGE,
+        [KB_ORD] = LLVMRealORD, [KB_UNO] = LLVMRealUNO};
     return both(k, a, b, "kb_fcmp") ? LLVMBuildFCmp(k->builder, map[pred], a, b, "") : kb_i1(k, 0);
 }
 
 val kb_select(struct kb *k, val cond, val a, val b)
 {
-    return one(k, cond, "kb_select") && both(k, a, b, "kb_select") ? LLVMBuildSelect(k->builder, cond, a, b, "") : dummy(k);
+    return one(k, cond, "kb_select") && both(k, a, b, "kb_select")
+               ? LLVMBuildSelect(k->builder, cond, a, b, "")
+               : dummy(k);
 }
 
-val kb_not(struct kb *k, val cond) { return one(k, cond, "kb_not") ? LLVMBuildNot(k->builder, cond, "") : kb_i1(k, 0); }
+val kb_not(struct kb *k, val cond)
+{
+    return one(k, cond, "kb_not") ? LLVMBuildNot(k->builder, cond, "") : kb_i1(k, 0);
+}
 
 static val min_max(struct kb *k, val a, val b, LLVMIntPredicate pred)
 {
@@ -258,7 +290,10 @@ static val unary_intrinsic(struct kb *k, const char *name, val a)
 
 val kb_sqrt(struct kb *k, val a) { return unary_intrinsic(k, "llvm.sqrt", a); }
 val kb_fabs(struct kb *k, val a) { return unary_intrinsic(k, "llvm.fabs", a); }
-val kb_fneg(struct kb *k, val a) { return one(k, a, "kb_fneg") ? LLVMBuildFNeg(k->builder, a, "") : dummy(k); }
+val kb_fneg(struct kb *k, val a)
+{
+    return one(k, a, "kb_fneg") ? LLVMBuildFNeg(k->builder, a, "") : dummy(k);
+}
 
 /* x86-64-v2 has roundss; the other targets have their own: no library call anywhere. */
 val kb_floor(struct kb *k, val a) { return unary_intrinsic(k, "llvm.floor", a); }
@@ -269,32 +304,53 @@ val kb_fmaxnum(struct kb *k, val a, val b)
     if (!both(k, a, b, "kb_fmaxnum"))
         return dummy(k);
     /* select, not llvm.maxnum, where the target has no instruction of that meaning */
-    return k->target->family == FAMILY_HOST ? kb_fmax(k, a, b) : KB_CALL_T("llvm.maxnum", kb_type_of(k, a), a, b);
+    return k->target->family == FAMILY_HOST ? kb_fmax(k, a, b)
+                                            : KB_CALL_T("llvm.maxnum", kb_type_of(k, a), a, b);
 }
 
 val kb_fma(struct kb *k, val a, val b, val c)
 {
     if (!both(k, a, b, "kb_fma") || !both(k, a, c, "kb_fma"))
         return dummy(k);
-    if (k->target->family == FAMILY_HOST && !(k->target->flags & TF_F16)) /* x86-64-v2 has no fma instruction */
+    if (k->target->family == FAMILY_HOST &&
+        !(k->target->flags & TF_F16)) /* x86-64-v2 has no fma instruction */
         return kb_fadd(k, kb_fmul(k, a, b), c);
     return KB_CALL_T("llvm.fma", kb_type_of(k, a), a, b, c);
 }
 
 /* ---- conversion ---- */
 
-#define CAST(name, build) \
-    val name(struct kb *k, val a, int type) { return one(k, a, #name) ? build(k->builder, a, kb_llvm_type(k, type), "") : dummy(k); }
+#define CAST(name, build)                                                                          \
+    val name(struct kb *k, val a, int type)                                                        \
+    {                                                                                              \
+        return one(k, a, #name) ? build(k->builder, a, kb_llvm_type(k, type), "") : dummy(k);      \
+    }
 
 CAST(kb_zext, LLVMBuildZExtOrBitCast)
 CAST(kb_sext, LLVMBuildSExtOrBitCast)
 CAST(kb_trunc, LLVMBuildTruncOrBitCast)
 CAST(kb_bitcast, LLVMBuildBitCast)
 
-val kb_uitofp(struct kb *k, val a) { return one(k, a, "uitofp") ? LLVMBuildUIToFP(k->builder, a, kb_llvm_type(k, KB_F32), "") : dummy(k); }
-val kb_sitofp(struct kb *k, val a) { return one(k, a, "sitofp") ? LLVMBuildSIToFP(k->builder, a, kb_llvm_type(k, KB_F32), "") : dummy(k); }
-val kb_fptoui(struct kb *k, val a) { return one(k, a, "fptoui") ? LLVMBuildFPToUI(k->builder, a, kb_llvm_type(k, KB_I32), "") : dummy(k); }
-val kb_fptosi(struct kb *k, val a) { return one(k, a, "fptosi") ? LLVMBuildFPToSI(k->builder, a, kb_llvm_type(k, KB_I32), "") : dummy(k); }
+val kb_uitofp(struct kb *k, val a)
+{
+    return one(k, a, "uitofp") ? LLVMBuildUIToFP(k->builder, a, kb_llvm_type(k, KB_F32), "")
+                               : dummy(k);
+}
+val kb_sitofp(struct kb *k, val a)
+{
+    return one(k, a, "sitofp") ? LLVMBuildSIToFP(k->builder, a, kb_llvm_type(k, KB_F32), "")
+                               : dummy(k);
+}
+val kb_fptoui(struct kb *k, val a)
+{
+    return one(k, a, "fptoui") ? LLVMBuildFPToUI(k->builder, a, kb_llvm_type(k, KB_I32), "")
+                               : dummy(k);
+}
+val kb_fptosi(struct kb *k, val a)
+{
+    return one(k, a, "fptosi") ? LLVMBuildFPToSI(k->builder, a, kb_llvm_type(k, KB_I32), "")
+                               : dummy(k);
+}
 
 val kb_to_f32(struct kb *k, val a)
 {
@@ -310,7 +366,8 @@ val kb_to_f32(struct kb *k, val a)
     return kb_soft_f16_to_f32(k, kb_bitcast(k, a, KB_I16));
 }
 
-/* f32 bits -> bf16 bits in the low half: round to nearest even by adding just under half an ulp, NaN kept quiet. */
+/* f32 bits -> bf16 bits in the low half: round to nearest even by adding just under half an ulp,
+** NaN kept quiet. */
 static val bf16_bits(struct kb *k, val x)
 {
     val bits = kb_bitcast(k, x, KB_I32);
@@ -347,11 +404,17 @@ val kb_pack_half(struct kb *k, val lo, val hi, int type)
 
 /* ---- vectors ---- */
 
-val kb_extract(struct kb *k, val v, int i) { return one(k, v, "kb_extract") ? LLVMBuildExtractElement(k->builder, v, kb_i32(k, i), "") : dummy(k); }
+val kb_extract(struct kb *k, val v, int i)
+{
+    return one(k, v, "kb_extract") ? LLVMBuildExtractElement(k->builder, v, kb_i32(k, i), "")
+                                   : dummy(k);
+}
 
 val kb_insert(struct kb *k, val v, val x, int i)
 {
-    return one(k, v, "kb_insert") && one(k, x, "kb_insert") ? LLVMBuildInsertElement(k->builder, v, x, kb_i32(k, i), "") : dummy(k);
+    return one(k, v, "kb_insert") && one(k, x, "kb_insert")
+               ? LLVMBuildInsertElement(k->builder, v, x, kb_i32(k, i), "")
+               : dummy(k);
 }
 
 val kb_vec(struct kb *k, const val *x, int n)
@@ -382,31 +445,36 @@ val kb_byte_perm(struct kb *k, val a, val b, unsigned selector)
 
 /* ---- software half conversion ---- */
 
-/* Exact: the exponent is rebiased by a multiplication, which also normalises subnormals; infinities and NaNs are set apart. */
+/* Exact: the exponent is rebiased by a multiplication, which also normalises subnormals; infinities
+** and NaNs are set apart. */
 val kb_soft_f16_to_f32(struct kb *k, val i16)
 {
     val h = kb_zext(k, i16, KB_I32);
     val sign = kb_shli(k, kb_andi(k, h, 0x8000), 16);
     val magnitude = kb_shli(k, kb_andi(k, h, 0x7fff), 13);
-    val scaled = kb_fmul(k, kb_bitcast(k, magnitude, KB_F32), kb_f32_bits(k, 0x77800000)); /* 2^112 */
+    val scaled =
+        kb_fmul(k, kb_bitcast(k, magnitude, KB_F32), kb_f32_bits(k, 0x77800000)); /* 2^112 */
     val special = kb_icmpi(k, KB_UGE, magnitude, 0x7c00 << 13);
     val big = kb_or(k, magnitude, kb_i32(k, 0x7f800000));
     val bits = kb_select(k, special, big, kb_bitcast(k, scaled, KB_I32));
     return kb_bitcast(k, kb_or(k, bits, sign), KB_F32);
 }
 
-/* RNE. Normal results: add the rounding bias to the bits. Subnormal results: adding 0.5 shifts the fraction into place. */
+/* RNE. Normal results: add the rounding bias to the bits. Subnormal results: adding 0.5 shifts the
+** fraction into place. */
 val kb_soft_f32_to_f16(struct kb *k, val f32)
 {
     val bits = kb_bitcast(k, f32, KB_I32);
     val sign = kb_andi(k, kb_lshri(k, bits, 16), 0x8000);
     val a = kb_andi(k, bits, 0x7fffffff);
     val odd = kb_andi(k, kb_lshri(k, a, 13), 1);
-    val normal = kb_lshri(k, kb_add(k, kb_addi(k, a, (long long)0xc8000fff), odd), 13); /* -112 << 23, + half an ulp - 1 */
+    val normal = kb_lshri(k, kb_add(k, kb_addi(k, a, (long long)0xc8000fff), odd),
+                          13); /* -112 << 23, + half an ulp - 1 */
     val shifted = kb_bitcast(k, kb_fadd(k, kb_bitcast(k, a, KB_F32), kb_f32(k, 0.5)), KB_I32);
     val tiny = kb_sub(k, shifted, kb_i32(k, 0x3f000000));
     val small = kb_select(k, kb_icmpi(k, KB_ULT, a, 0x38800000), tiny, normal);
-    val limited = kb_select(k, kb_icmpi(k, KB_UGE, a, 0x47800000), kb_i32(k, 0x7c00), small); /* >= 65536 */
+    val limited =
+        kb_select(k, kb_icmpi(k, KB_UGE, a, 0x47800000), kb_i32(k, 0x7c00), small); /* >= 65536 */
     val result = kb_select(k, kb_icmpi(k, KB_UGT, a, 0x7f800000), kb_i32(k, 0x7e00), limited);
     return kb_trunc(k, kb_or(k, result, sign), KB_I16);
 }

@@ -106,7 +106,8 @@ val kb_sitofp(struct kb *k, val a);        /* -> f32 */
 val kb_fptoui(struct kb *k, val a);        /* f32 -> i32; the value must be in range */
 val kb_fptosi(struct kb *k, val a);
 val kb_to_f32(struct kb *k, val a);        /* f16 or bf16 scalar, exact */
-val kb_to_half(struct kb *k, val a, int type); /* f32 -> KB_F16 or KB_BF16, RNE, subnormals kept, overflow to infinity */
+/* f32 -> KB_F16 or KB_BF16, RNE, subnormals kept, overflow to infinity */
+val kb_to_half(struct kb *k, val a, int type);
 val kb_pack_half(struct kb *k, val lo, val hi, int type); /* two f32 -> i32 holding two f16 or bf16, lo in bits 0-15 */
 
 /* ---- vectors ---- */
@@ -120,45 +121,14 @@ val kb_byte_perm(struct kb *k, val a, val b, unsigned selector);
 val kb_offset(struct kb *k, val pointer, val bytes);
 val kb_offseti(struct kb *k, val pointer, long long bytes);
 val kb_load(struct kb *k, int type, val pointer, int align);
-val kb_load_once(struct kb *k, int type, val pointer, int align); /* read-only for the whole launch: may use the read-only path */
+/* read-only for the whole launch: may use the read-only path */
+val kb_load_once(struct kb *k, int type, val pointer, int align);
 void kb_store(struct kb *k, val x, val pointer, int align);
 val kb_is_null(struct kb *k, val pointer);
 /* `bytes` of the CTA's shared memory, for the kernel's lifetime; constant offset from its base */
 val kb_shared(struct kb *k, size_t bytes, int align);
 size_t kb_shared_used(struct kb *k);
 
-/* ---- control flow ---- */
-struct kb_if { void *then_end, *else_end, *join; };
-struct kb_if kb_if(struct kb *k, val cond);
-void kb_else(struct kb *k, struct kb_if *i);
-void kb_endif(struct kb *k, struct kb_if *i);
-val kb_merge(struct kb *k, const struct kb_if *i, val from_then, val from_else); /* after kb_endif; without kb_else: from before */
-
-/* state[0..n): values the loop carries (NULL entries are skipped). begin rebinds them to phis in place, end to final values. */
-struct kb_loop { void *head, *body, *exit; val *state, *phi; int n; };
-void kb_loop_begin(struct kb *k, struct kb_loop *loop, val *state, int n);
-void kb_loop_while(struct kb *k, struct kb_loop *loop, val cond); /* leave when false */
-void kb_loop_end(struct kb *k, struct kb_loop *loop);
-void kb_return_if(struct kb *k, val cond); /* CTA-uniform or warp-uniform condition only */
-
-/* ---- kernel ---- */
-val kb_param(struct kb *k, const char *name); /* of the entry being built, from abi.def */
-val kb_tid(struct kb *k);   /* i32 thread in CTA */
-val kb_lane(struct kb *k);  /* i32 */
-val kb_warp(struct kb *k);  /* i32 warp in CTA, known uniform */
-val kb_cta(struct kb *k);   /* i32 */
-int kb_warp_size(struct kb *k);
-val kb_uniform(struct kb *k, val x); /* promise: i32 equal in all lanes of the warp */
-val kb_opaque(struct kb *k, val x);  /* the same i32, unknown to the optimiser: keeps loads inside a loop */
-
-/* ---- roles ---- */
-void kb_barrier(struct kb *k);   /* CTA: memory of the CTA is ordered */
-void kb_warp_sync(struct kb *k); /* warp: shared memory written before is visible after */
-val kb_shuffle_xor(struct kb *k, val x, int mask); /* i32 or f32; all lanes take part */
-val kb_shuffle(struct kb *k, val x, val lane);     /* i32 or f32 from `lane` */
-val kb_exp2(struct kb *k, val x); /* f32; relative error < 4e-7; -inf -> 0 */
-val kb_log2(struct kb *k, val x); /* f32, x >= 0; 0 -> -inf; absolute error < 1e-6 for x in [1/2, 2^30] */
-val kb_rsqrt(struct kb *k, val x);/* f32, approximate: relative error < 4e-7 */
-val kb_rcp(struct kb *k, val x);  /* f32, approximate: relative error < 4e-7 */
+#include "kb_kernel.h"
 
 #endif

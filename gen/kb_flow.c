@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** kb_flow.c - structured control flow. Blocks are only ever made here, so every function the builder emits is a tree of
-** ifs and loops. A loop tests at its head: its state has one phi a value, and its values after the loop are those phis.
+** kb_flow.c - structured control flow. Blocks are only ever made here, so every function the
+** builder emits is a tree of ifs and loops. A loop tests at its head: its state has one phi a
+** value, and its values after the loop are those phis.
 */
 #include "kb_internal.h"
 
 #include <stdlib.h>
 
-static LLVMBasicBlockRef new_block(struct kb *k, const char *name) { return LLVMAppendBasicBlockInContext(k->ctx, k->function, name); }
+static LLVMBasicBlockRef new_block(struct kb *k, const char *name)
+{
+    return LLVMAppendBasicBlockInContext(k->ctx, k->function, name);
+}
 static LLVMBasicBlockRef here(struct kb *k) { return LLVMGetInsertBlock(k->builder); }
 
 struct kb_if kb_if(struct kb *k, val cond)
@@ -51,7 +55,8 @@ val kb_merge(struct kb *k, const struct kb_if *i, val from_then, val from_else)
         return kb_i32(k, 0);
     }
     val phi = LLVMBuildPhi(k->builder, LLVMTypeOf(from_then), "");
-    LLVMAddIncoming(phi, (val[]){from_then, from_else}, (LLVMBasicBlockRef[]){i->then_end, i->else_end}, 2);
+    LLVMAddIncoming(phi, (val[]){from_then, from_else},
+                    (LLVMBasicBlockRef[]){i->then_end, i->else_end}, 2);
     return phi;
 }
 

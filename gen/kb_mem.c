@@ -25,7 +25,8 @@ val kb_offseti(struct kb *k, val pointer, long long bytes)
 {
     if (!bytes)
         return pointer;
-    return kb_offset(k, pointer, kb_type_of(k, pointer) == KB_SHARED ? kb_i32(k, bytes) : kb_i64(k, bytes));
+    return kb_offset(k, pointer,
+                     kb_type_of(k, pointer) == KB_SHARED ? kb_i32(k, bytes) : kb_i64(k, bytes));
 }
 
 val kb_load(struct kb *k, int type, val pointer, int align)
@@ -44,7 +45,8 @@ val kb_load_once(struct kb *k, int type, val pointer, int align)
     val x = kb_load(k, type, pointer, align);
     if (LLVMIsALoadInst(x)) {
         LLVMMetadataRef empty = LLVMMDNodeInContext2(k->ctx, NULL, 0);
-        LLVMSetMetadata(x, LLVMGetMDKindIDInContext(k->ctx, "invariant.load", 14), LLVMMetadataAsValue(k->ctx, empty));
+        LLVMSetMetadata(x, LLVMGetMDKindIDInContext(k->ctx, "invariant.load", 14),
+                        LLVMMetadataAsValue(k->ctx, empty));
     }
     return x;
 }
@@ -65,7 +67,8 @@ val kb_shared(struct kb *k, size_t bytes, int align)
     size_t at = (k->shared_used + (size_t)align - 1) / (size_t)align * (size_t)align;
     k->shared_used = at + bytes;
     if (k->shared_used > (size_t)k->target->shared_bytes)
-        kb_fail(k, "%zu bytes of shared memory, %s has %d", k->shared_used, k->target->name, k->target->shared_bytes);
+        kb_fail(k, "%zu bytes of shared memory, %s has %d", k->shared_used, k->target->name,
+                k->target->shared_bytes);
     return kb_offseti(k, k->shared_base, (long long)at);
 }
 
@@ -79,7 +82,8 @@ val kb_table(struct kb *k, const char *name, const void *data, size_t bytes, int
         if (*p == '.')
             *p = '_'; /* PTX names have no dots */
     LLVMTypeRef words = LLVMArrayType2(kb_llvm_type(k, KB_I8), bytes);
-    val global = LLVMAddGlobalInAddressSpace(k->module, words, symbol, (unsigned)k->target->ops->as_const);
+    val global =
+        LLVMAddGlobalInAddressSpace(k->module, words, symbol, (unsigned)k->target->ops->as_const);
     LLVMSetInitializer(global, LLVMConstStringInContext2(k->ctx, data, bytes, 1));
     LLVMSetGlobalConstant(global, 1);
     LLVMSetLinkage(global, LLVMInternalLinkage);
@@ -89,8 +93,8 @@ val kb_table(struct kb *k, const char *name, const void *data, size_t bytes, int
 
 /* ---- the entry point ---- */
 
-void kb_open(struct kb *k, LLVMContextRef ctx, LLVMModuleRef module, const struct target *target, const struct plan *plan,
-             kvk_error *err)
+void kb_open(struct kb *k, LLVMContextRef ctx, LLVMModuleRef module, const struct target *target,
+             const struct plan *plan, kvk_error *err)
 {
     *k = (struct kb){.ctx = ctx, .module = module, .target = target, .plan = plan, .err = err};
     k->builder = LLVMCreateBuilderInContext(ctx);
@@ -151,8 +155,8 @@ val kb_function(struct kb *k, const char *symbol, const int *params, int nparams
 
 void kb_attribute(struct kb *k, val function, const char *key, const char *value)
 {
-    LLVMAttributeRef a =
-        LLVMCreateStringAttribute(k->ctx, key, (unsigned)strlen(key), value, (unsigned)strlen(value));
+    LLVMAttributeRef a = LLVMCreateStringAttribute(k->ctx, key, (unsigned)strlen(key), value,
+                                                   (unsigned)strlen(value));
     LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
 }
 
@@ -202,7 +206,8 @@ val kb_rcp(struct kb *k, val x) { return k->target->ops->rcp(k, x); }
 
 /* ---- for targets ---- */
 
-val kb_intrinsic(struct kb *k, const char *name, const int *overloads, int noverloads, const val *args, int nargs)
+val kb_intrinsic(struct kb *k, const char *name, const int *overloads, int noverloads,
+                 const val *args, int nargs)
 {
     LLVMTypeRef types[4];
     for (int i = 0; i < noverloads && i < 4; i++)
@@ -226,19 +231,23 @@ val kb_intrinsic(struct kb *k, const char *name, const int *overloads, int nover
     return LLVMBuildCall2(k->builder, type, f, (val *)args, (unsigned)nargs, "");
 }
 
-val kb_asm(struct kb *k, int result, const val *args, int nargs, const char *text, const char *constraints, bool effects)
+val kb_asm(struct kb *k, int result, const val *args, int nargs, const char *text,
+           const char *constraints, bool effects)
 {
     LLVMTypeRef types[16];
     for (int i = 0; i < nargs && i < 16; i++)
         types[i] = LLVMTypeOf(args[i]);
     char all[128];
-    snprintf(all, sizeof all, "%s%s%s", constraints, effects && *constraints ? "," : "", effects ? "~{memory}" : "");
+    snprintf(all, sizeof all, "%s%s%s", constraints, effects && *constraints ? "," : "",
+             effects ? "~{memory}" : "");
     LLVMTypeRef type = LLVMFunctionType(kb_llvm_type(k, result), types, (unsigned)nargs, 0);
-    val callee = LLVMGetInlineAsm(type, text, strlen(text), all, strlen(all), effects, 0, LLVMInlineAsmDialectATT, 0);
+    val callee = LLVMGetInlineAsm(type, text, strlen(text), all, strlen(all), effects, 0,
+                                  LLVMInlineAsmDialectATT, 0);
     val call = LLVMBuildCall2(k->builder, type, callee, (val *)args, (unsigned)nargs, "");
     if (effects) {
         unsigned kind = LLVMGetEnumAttributeKindForName("convergent", 10);
-        LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(k->ctx, kind, 0));
+        LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                                 LLVMCreateEnumAttribute(k->ctx, kind, 0));
     }
     return call;
 }

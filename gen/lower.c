@@ -2,8 +2,8 @@
 /*
 ** lower.c - LLVM's middle and back end. One context a compile, so kernels compile in parallel.
 **
-** default<O2>: measured equal to O3 on kernels of this kind. No flag relaxes floating point: a product and a sum are fused
-** only where a template says kb_fma, on every target alike.
+** default<O2>: measured equal to O3 on kernels of this kind. No flag relaxes floating point: a
+** product and a sum are fused only where a template says kb_fma, on every target alike.
 */
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Core.h>
@@ -29,7 +29,8 @@ struct lower {
     char first[256]; /* first error diagnostic */
 };
 
-/* Some code generation errors come only this way while the call reports success; remarks come too and are dropped. */
+/* Some code generation errors come only this way while the call reports success; remarks come too
+** and are dropped. */
 static void on_diagnostic(LLVMDiagnosticInfoRef d, void *data)
 {
     struct lower *l = data;
@@ -44,12 +45,14 @@ static void on_diagnostic(LLVMDiagnosticInfoRef d, void *data)
 
 static kvk_status from_message(kvk_error *err, const char *stage, char *message)
 {
-    kvk_status status = ERR(err, KVK_E_COMPILE, "%s: %s", stage, message ? message : "unknown error");
+    kvk_status status =
+        ERR(err, KVK_E_COMPILE, "%s: %s", stage, message ? message : "unknown error");
     LLVMDisposeMessage(message);
     return status;
 }
 
-kvk_status lower_open(const struct target *target, const char *module_name, struct lower **out, kvk_error *err)
+kvk_status lower_open(const struct target *target, const char *module_name, struct lower **out,
+                      kvk_error *err)
 {
     struct lower *l = calloc(1, sizeof *l);
     if (!l)
@@ -67,8 +70,8 @@ kvk_status lower_open(const struct target *target, const char *module_name, stru
         return from_message(err, target->name, message);
     }
     LLVMRelocMode reloc = target->ops->reloc_pic ? LLVMRelocPIC : LLVMRelocDefault;
-    l->machine = LLVMCreateTargetMachine(t, target->ops->triple, target->cpu, target->features, LLVMCodeGenLevelDefault, reloc,
-                                         LLVMCodeModelDefault);
+    l->machine = LLVMCreateTargetMachine(t, target->ops->triple, target->cpu, target->features,
+                                         LLVMCodeGenLevelDefault, reloc, LLVMCodeModelDefault);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(l->machine);
     LLVMSetModuleDataLayout(l->module, layout);
     LLVMDisposeTargetData(layout);
@@ -139,7 +142,8 @@ kvk_status lower_emit(struct lower *l, int object, void **out, size_t *bytes, kv
     /* code generation uses a module up: text beside an object comes from a copy */
     bool twice = !object && l->target->ops->object;
     LLVMModuleRef module = twice ? LLVMCloneModule(l->module) : l->module;
-    int failed = LLVMTargetMachineEmitToMemoryBuffer(l->machine, module, object ? LLVMObjectFile : LLVMAssemblyFile, &message, &buffer);
+    int failed = LLVMTargetMachineEmitToMemoryBuffer(
+        l->machine, module, object ? LLVMObjectFile : LLVMAssemblyFile, &message, &buffer);
     if (twice)
         LLVMDisposeModule(module);
     if (failed)

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct text { char *at; size_t cap, length; };
+struct text {
+    char *at;
+    size_t cap, length;
+};
 
 __attribute__((format(printf, 2, 3))) static void line(struct text *t, const char *format, ...)
 {
@@ -21,7 +24,8 @@ __attribute__((format(printf, 2, 3))) static void line(struct text *t, const cha
     va_end(args);
 }
 
-void manifest_entry(struct manifest *m, const char *abi, const char *symbol, int threads, size_t shared_bytes)
+void manifest_entry(struct manifest *m, const char *abi, const char *symbol, int threads,
+                    size_t shared_bytes)
 {
     if (m->n == MANIFEST_MAX_ENTRIES)
         return;
@@ -38,15 +42,20 @@ static const char *format_text(const struct codec *c, char *text, size_t cap)
     static const char *const blocks[] = {"ultraquant", "mxfp4", "nvfp4"};
     const char *rotated = c->rotation == ROTATION_HADAMARD ? "-rotated" : "";
     switch (c->kind) {
-    case CODEC_CODEBOOK: snprintf(text, cap, "codebook%d%s%s", c->bits, rotated, c->ncentroids ? "-table" : ""); break;
+    case CODEC_CODEBOOK:
+        snprintf(text, cap, "codebook%d%s%s", c->bits, rotated, c->ncentroids ? "-table" : "");
+        break;
     case CODEC_AFFINE: snprintf(text, cap, "affine%d", c->bits); break;
     case CODEC_FLOAT: snprintf(text, cap, "%s", floats[c->format]); break;
-    case CODEC_BLOCK_FLOAT: snprintf(text, cap, "%s-g%d%s", blocks[c->rule], c->group, rotated); break;
+    case CODEC_BLOCK_FLOAT:
+        snprintf(text, cap, "%s-g%d%s", blocks[c->rule], c->group, rotated);
+        break;
     }
     return text;
 }
 
-/* Codebook entries are part of a page's meaning: a table of the user's own goes into the signature bit by bit. */
+/* Codebook entries are part of a page's meaning: a table of the user's own goes into the signature
+** bit by bit. */
 static void put_table(struct text *t, const struct codec *c)
 {
     for (int i = 0; i < c->ncentroids; i++) {
@@ -63,7 +72,10 @@ static void put_signature(struct text *t, const struct plan *p)
     format_text(c, key, sizeof key);
     format_text(&p->spec.value, value, sizeof value);
     line(t, "signature kvk1:%s:k=%s%s:v=%s:d%dx%d:p%d:slot%d", layout_name(p->geo.layout), key,
-         c->kind != CODEC_CODEBOOK ? "" : p->slot.key.norm_at_read ? "-nc-read" : p->slot.key.norm_at_store ? "-nc-store" : "-norm",
+         c->kind != CODEC_CODEBOOK   ? ""
+         : p->slot.key.norm_at_read  ? "-nc-read"
+         : p->slot.key.norm_at_store ? "-nc-store"
+                                     : "-norm",
          value, p->geo.head_size, p->geo.value_head_size, p->geo.page_tokens, p->slot.slot_bytes);
     put_table(t, &p->spec.key);
     put_table(t, &p->spec.value);
@@ -73,25 +85,30 @@ static void put_signature(struct text *t, const struct plan *p)
 static void put_layout(struct text *t, const struct plan *p)
 {
     const struct slot *s = &p->slot;
-    const struct { const char *name; int value; } rows[] = {
-        {"slot_bytes", s->slot_bytes},           {"slot_alignment", s->alignment},
-        {"record_bytes", s->record_bytes},       {"key_offset", s->key.code_offset},
-        {"key_bytes", s->key.code_bytes},        {"value_offset", s->value.code_offset},
-        {"value_bytes", s->value.code_bytes},    {"fields", s->fields},
-        {"head_size", p->geo.head_size},         {"value_head_size", p->geo.value_head_size},
-        {"page_tokens", p->geo.page_tokens},     {"gqa", p->geo.gqa},
+    const struct {
+        const char *name;
+        int value;
+    } rows[] = {
+        {"slot_bytes", s->slot_bytes},        {"slot_alignment", s->alignment},
+        {"record_bytes", s->record_bytes},    {"key_offset", s->key.code_offset},
+        {"key_bytes", s->key.code_bytes},     {"value_offset", s->value.code_offset},
+        {"value_bytes", s->value.code_bytes}, {"fields", s->fields},
+        {"head_size", p->geo.head_size},      {"value_head_size", p->geo.value_head_size},
+        {"page_tokens", p->geo.page_tokens},  {"gqa", p->geo.gqa},
     };
     line(t, "layout.name %s\n", layout_name(p->geo.layout));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         line(t, "layout.%s %d\n", rows[i].name, rows[i].value);
     for (int i = 0; i < s->fields; i++) {
         const struct side *side = i < s->key.fields ? &s->key : &s->value;
-        line(t, "layout.field_offset.%d %d\n", i, side->field_offset[i - (side == &s->value ? s->key.fields : 0)]);
+        line(t, "layout.field_offset.%d %d\n", i,
+             side->field_offset[i - (side == &s->value ? s->key.fields : 0)]);
     }
     put_signature(t, p);
 }
 
-/* "ptxas info : Compiling entry function 'SYMBOL'", "... N bytes spill stores, N bytes spill loads", "Used N registers" */
+/* "ptxas info : Compiling entry function 'SYMBOL'", "... N bytes spill stores, N bytes spill
+** loads", "Used N registers" */
 static void put_report(struct text *t, const struct manifest *m, const char *report)
 {
     const char *abi = "?";
@@ -117,14 +134,16 @@ static void put_report(struct text *t, const struct manifest *m, const char *rep
     }
 }
 
-void manifest_finish(const struct manifest *m, const struct plan *p, const char *name, const char *format, const char *report,
-                     char *text, size_t cap)
+void manifest_finish(const struct manifest *m, const struct plan *p, const char *name,
+                     const char *format, const char *report, char *text, size_t cap)
 {
     struct text t = {text, cap, 0};
-    line(&t, "kernel %s\nkind %s\ntarget %s\nformat %s\nabi %d\n", name, kind_name(p->kind), p->target->name, format, KVK_ABI_VERSION);
+    line(&t, "kernel %s\nkind %s\ntarget %s\nformat %s\nabi %d\n", name, kind_name(p->kind),
+         p->target->name, format, KVK_ABI_VERSION);
     for (int i = 0; i < m->n; i++) {
         const struct manifest_entry *e = &m->entries[i];
-        line(&t, "entry %s %s %d %zu %zu\n", e->abi, e->symbol, e->threads, e->shared_bytes, e->offset);
+        line(&t, "entry %s %s %d %zu %zu\n", e->abi, e->symbol, e->threads, e->shared_bytes,
+             e->offset);
     }
     if (p->rows)
         line(&t, "rows %d\ntile_tokens %d\n", p->rows, p->tile_tokens);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** name.c - kernel names. The reader takes the parts apart leniently, writes the name again and compares: what does not
-** come back the same (leading zeros, a repeated value head size, text behind the end) is no name.
+** name.c - kernel names. The reader takes the parts apart leniently, writes the name again and
+** compares: what does not come back the same (leading zeros, a repeated value head size, text
+** behind the end) is no name.
 */
 #include "name.h"
 
@@ -23,29 +24,29 @@ static int is_kind(const char *kind)
 static int is_spec_name(const char *name)
 {
     size_t length = strlen(name);
-    return length && length < SPEC_NAME_MAX && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == length;
+    return length && length < SPEC_NAME_MAX &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == length;
 }
 
 /* Sizes of at most four digits, so that every name fits NAME_MAX_BYTES. */
-static int is_size(int value)
-{
-    return value >= 1 && value <= 9999;
-}
+static int is_size(int value) { return value >= 1 && value <= 9999; }
 
-size_t name_format(const char *kind, const char *spec_name, const struct geometry *geometry, char *name, size_t cap)
+size_t name_format(const char *kind, const char *spec_name, const struct geometry *geometry,
+                   char *name, size_t cap)
 {
     const struct geometry *g = geometry;
     char value_head[16] = "";
     if (cap)
         *name = 0;
-    if (!is_kind(kind) || !is_spec_name(spec_name) || (unsigned)g->layout >= LAYOUT_COUNT || !is_size(g->head_size) ||
-        !is_size(g->value_head_size) || !is_size(g->gqa) || !is_size(g->page_tokens) ||
-        (g->dtype != KVK_FLOAT16 && g->dtype != KVK_BFLOAT16))
+    if (!is_kind(kind) || !is_spec_name(spec_name) || (unsigned)g->layout >= LAYOUT_COUNT ||
+        !is_size(g->head_size) || !is_size(g->value_head_size) || !is_size(g->gqa) ||
+        !is_size(g->page_tokens) || (g->dtype != KVK_FLOAT16 && g->dtype != KVK_BFLOAT16))
         return 0;
     if (g->value_head_size != g->head_size)
         snprintf(value_head, sizeof value_head, "x%d", g->value_head_size);
-    int n = snprintf(name, cap, "%s.%s.%s.d%d%s.g%d.%s.p%d", kind, spec_name, layout_name(g->layout), g->head_size,
-                     value_head, g->gqa, g->dtype == KVK_FLOAT16 ? "f16" : "bf16", g->page_tokens);
+    int n = snprintf(name, cap, "%s.%s.%s.d%d%s.g%d.%s.p%d", kind, spec_name,
+                     layout_name(g->layout), g->head_size, value_head, g->gqa,
+                     g->dtype == KVK_FLOAT16 ? "f16" : "bf16", g->page_tokens);
     return n > 0 ? (size_t)n : 0;
 }
 
@@ -94,7 +95,8 @@ static const char *parse_sizes(const char *p, struct geometry *g)
         return "value head size: accepted d192x128";
     if ((g->gqa = part_number(&p, 'g')) < 0)
         return "gqa: accepted g4";
-    if (!take_part(&p, part, sizeof part) || (strcmp(part, "f16") != 0 && strcmp(part, "bf16") != 0))
+    if (!take_part(&p, part, sizeof part) ||
+        (strcmp(part, "f16") != 0 && strcmp(part, "bf16") != 0))
         return "dtype: accepted f16, bf16";
     g->dtype = *part == 'f' ? KVK_FLOAT16 : KVK_BFLOAT16;
     if ((g->page_tokens = part_number(&p, 'p')) < 0)
@@ -116,7 +118,8 @@ static const char *parse(const char *name, struct kernel_name *out)
     const char *fault = parse_sizes(p, &out->geometry);
     if (fault)
         return fault;
-    if (!name_format(out->kind, out->spec, &out->geometry, again, sizeof again) || strcmp(again, name) != 0)
+    if (!name_format(out->kind, out->spec, &out->geometry, again, sizeof again) ||
+        strcmp(again, name) != 0)
         return "not in canonical form: accepted what kvkiln itself writes";
     return NULL;
 }
@@ -132,7 +135,8 @@ kvk_status name_parse(const char *name, struct kernel_name *out, kvk_error *err)
     return KVK_OK;
 }
 
-size_t name_file(const char *name, const char *target, const char *extension, char *file, size_t cap)
+size_t name_file(const char *name, const char *target, const char *extension, char *file,
+                 size_t cap)
 {
     int n = snprintf(file, cap, "%s.%s.%s", name, target, extension);
     return n > 0 ? (size_t)n : 0;

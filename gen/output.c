@@ -13,7 +13,8 @@
 #include <string.h>
 
 /* Hands a copy to the caller's artefacts if it asked for this one. */
-static kvk_status keep(struct gen_artifacts *out, unsigned emit, int which, const void *bytes, size_t size, kvk_error *err)
+static kvk_status keep(struct gen_artifacts *out, unsigned emit, int which, const void *bytes,
+                       size_t size, kvk_error *err)
 {
     if (!(emit & 1u << which))
         return KVK_OK;
@@ -27,8 +28,9 @@ static kvk_status keep(struct gen_artifacts *out, unsigned emit, int which, cons
     return KVK_OK;
 }
 
-static kvk_status nvptx_code(const struct target *target, int assemble, struct lower *lower, unsigned emit,
-                             struct gen_artifacts *out, struct output_code *code, kvk_error *err)
+static kvk_status nvptx_code(const struct target *target, int assemble, struct lower *lower,
+                             unsigned emit, struct gen_artifacts *out, struct output_code *code,
+                             kvk_error *err)
 {
     code->format = "ptx";
     kvk_status status = lower_emit(lower, 0, &code->bytes, &code->size, err);
@@ -43,7 +45,8 @@ static kvk_status nvptx_code(const struct target *target, int assemble, struct l
         return status;
     void *cubin;
     size_t bytes;
-    status = assemble_ptx(&assembler, code->bytes, target->name, &cubin, &bytes, &code->report, err);
+    status =
+        assemble_ptx(&assembler, code->bytes, target->name, &cubin, &bytes, &code->report, err);
     if (status)
         return status;
     status = keep(out, emit, GEN_EMIT_CUBIN, cubin, bytes, err);
@@ -58,8 +61,8 @@ static kvk_status nvptx_code(const struct target *target, int assemble, struct l
     return status;
 }
 
-static kvk_status link_object(const struct target *target, const void *elf, size_t size, struct manifest *m,
-                              struct output_code *code, kvk_error *err)
+static kvk_status link_object(const struct target *target, const void *elf, size_t size,
+                              struct manifest *m, struct output_code *code, kvk_error *err)
 {
     if (target->family == FAMILY_AMDGCN) {
         code->format = "hsaco";
@@ -70,14 +73,16 @@ static kvk_status link_object(const struct target *target, const void *elf, size
     for (int i = 0; i < m->n; i++)
         symbols[i] = m->entries[i].symbol;
     code->format = "host";
-    kvk_status status = host_link(elf, size, symbols, offsets, m->n, &code->bytes, &code->size, err);
+    kvk_status status =
+        host_link(elf, size, symbols, offsets, m->n, &code->bytes, &code->size, err);
     for (int i = 0; !status && i < m->n; i++)
         m->entries[i].offset = offsets[i];
     return status;
 }
 
-static kvk_status object_code(const struct target *target, struct lower *lower, struct manifest *m, unsigned emit,
-                              struct gen_artifacts *out, struct output_code *code, kvk_error *err)
+static kvk_status object_code(const struct target *target, struct lower *lower, struct manifest *m,
+                              unsigned emit, struct gen_artifacts *out, struct output_code *code,
+                              kvk_error *err)
 {
     void *elf = NULL;
     size_t size;
@@ -99,18 +104,22 @@ static kvk_status object_code(const struct target *target, struct lower *lower, 
 /* An artefact that this family does not have is refused by name, not left out. */
 static kvk_status check_emit(const struct target *target, unsigned emit, kvk_error *err)
 {
-    unsigned nv = 1u << GEN_EMIT_PTX | 1u << GEN_EMIT_CUBIN, amd = 1u << GEN_EMIT_HSACO, elf = 1u << GEN_EMIT_RELOC;
+    unsigned nv = 1u << GEN_EMIT_PTX | 1u << GEN_EMIT_CUBIN, amd = 1u << GEN_EMIT_HSACO,
+             elf = 1u << GEN_EMIT_RELOC;
     if (emit & nv && target->family != FAMILY_NVPTX)
-        return ERR(err, KVK_E_UNSUPPORTED, "emit: ptx and cubin are for sm_ targets, not %s", target->name);
+        return ERR(err, KVK_E_UNSUPPORTED, "emit: ptx and cubin are for sm_ targets, not %s",
+                   target->name);
     if (emit & amd && target->family != FAMILY_AMDGCN)
         return ERR(err, KVK_E_UNSUPPORTED, "emit: hsaco is for gfx targets, not %s", target->name);
     if (emit & elf && target->family == FAMILY_NVPTX)
-        return ERR(err, KVK_E_UNSUPPORTED, "emit: a relocatable is for gfx and host targets, not %s", target->name);
+        return ERR(err, KVK_E_UNSUPPORTED,
+                   "emit: a relocatable is for gfx and host targets, not %s", target->name);
     return KVK_OK;
 }
 
-kvk_status output_code(const struct target *target, int assemble, struct lower *lower, struct manifest *manifest, unsigned emit,
-                       struct gen_artifacts *out, struct output_code *code, kvk_error *err)
+kvk_status output_code(const struct target *target, int assemble, struct lower *lower,
+                       struct manifest *manifest, unsigned emit, struct gen_artifacts *out,
+                       struct output_code *code, kvk_error *err)
 {
     kvk_status status = check_emit(target, emit, err);
     if (status)

@@ -54,10 +54,12 @@ kvk_status pipeline_plan(const struct gen_request *r, struct plan *plan, kvk_err
     if (kind < 0)
         return ERR(err, KVK_E_ARG, "kind: %s: accepted store, decode, unified, dequant", r->kind);
     if (!target)
-        return ERR(err, KVK_E_UNSUPPORTED, "target: %s: unknown; see kvkiln build --help for the list", r->target);
+        return ERR(err, KVK_E_UNSUPPORTED,
+                   "target: %s: unknown; see kvkiln build --help for the list", r->target);
     struct geometry geo = {.layout = (enum layout)layout,
                            .head_size = r->head_size,
-                           .value_head_size = r->value_head_size ? r->value_head_size : r->head_size,
+                           .value_head_size =
+                               r->value_head_size ? r->value_head_size : r->head_size,
                            .gqa = r->gqa,
                            .page_tokens = r->page_tokens,
                            .dtype = r->dtype ? r->dtype : KVK_BFLOAT16};
@@ -110,25 +112,29 @@ static kvk_status seal(struct job *j, const struct output_code *code)
     struct object parts = {.key = "", .manifest = text, .code = code->bytes};
     parts.manifest_bytes = strlen(text);
     parts.code_bytes = code->size;
-    return object_seal(&parts, &j->out->data[GEN_EMIT_OBJECT], &j->out->bytes[GEN_EMIT_OBJECT], j->err);
+    return object_seal(&parts, &j->out->data[GEN_EMIT_OBJECT], &j->out->bytes[GEN_EMIT_OBJECT],
+                       j->err);
 }
 
 static kvk_status emit(struct job *j)
 {
     struct output_code code = {0};
-    kvk_status status = output_code(j->plan.target, j->request->assemble, j->lower, &j->manifest, j->emit, j->out, &code, j->err);
+    kvk_status status = output_code(j->plan.target, j->request->assemble, j->lower, &j->manifest,
+                                    j->emit, j->out, &code, j->err);
     if (!status)
         status = seal(j, &code);
     output_free(&code);
     return status;
 }
 
-kvk_status pipeline_compile(const struct gen_request *request, unsigned mask, struct gen_artifacts *out, kvk_error *err)
+kvk_status pipeline_compile(const struct gen_request *request, unsigned mask,
+                            struct gen_artifacts *out, kvk_error *err)
 {
     struct job j = {.request = request, .out = out, .emit = mask, .err = err};
     memset(out, 0, sizeof *out);
     kvk_status status = pipeline_plan(request, &j.plan, err);
-    if (!status && !name_format(request->kind, j.plan.spec.name, &j.plan.geo, j.name, sizeof j.name))
+    if (!status &&
+        !name_format(request->kind, j.plan.spec.name, &j.plan.geo, j.name, sizeof j.name))
         status = ERR(err, KVK_E_SPEC, "%s: not a name for a kernel", j.plan.spec.name);
     if (!status)
         status = lower_open(j.plan.target, j.name, &j.lower, err);

@@ -3,7 +3,8 @@
 ** slot.c - bytes of a slot from its two codecs: the one place where sizes and offsets come from.
 **
 ** aos: key codes, key fields (or scales), value codes, value fields (or scales), padded to even.
-** soa: data records of key codes then value codes, a region of 16-bit fields behind them in the page.
+** soa: data records of key codes then value codes, a region of 16-bit fields behind them in the
+** page.
 */
 #include "plan.h"
 
@@ -44,7 +45,8 @@ static int place_soa(struct side *s, int at, int first_field)
     return at + s->code_bytes;
 }
 
-kvk_status slot_make(const struct spec *spec, const struct geometry *geo, struct slot *out, kvk_error *err)
+kvk_status slot_make(const struct spec *spec, const struct geometry *geo, struct slot *out,
+                     kvk_error *err)
 {
     *out = (struct slot){0};
     struct side *key = &out->key, *value = &out->value;
@@ -53,19 +55,23 @@ kvk_status slot_make(const struct spec *spec, const struct geometry *geo, struct
     side_sizes(&spec->value, geo->value_head_size, value);
     out->fields = key->fields + value->fields;
     if (soa && (!out->fields || key->scale_bytes || value->scale_bytes))
-        return ERR(err, KVK_E_UNSUPPORTED, "%s: layout soa is for codecs with per-slot fields, not float or block_float",
+        return ERR(err, KVK_E_UNSUPPORTED,
+                   "%s: layout soa is for codecs with per-slot fields, not float or block_float",
                    spec->name);
     int end = soa ? place_soa(key, 0, 0) : place_aos(key, 0, 0);
     end = soa ? place_soa(value, end, key->fields) : place_aos(value, end, key->fields);
     int raw = soa ? end + 2 * out->fields : end;
     out->slot_bytes = (raw + 1) / 2 * 2;
     out->record_bytes = soa ? end : out->slot_bytes;
-    int base = soa ? min_int(low_bit(out->record_bytes), low_bit(geo->page_tokens * out->slot_bytes)) : low_bit(out->slot_bytes);
+    int base =
+        soa ? min_int(low_bit(out->record_bytes), low_bit(geo->page_tokens * out->slot_bytes))
+            : low_bit(out->slot_bytes);
     out->alignment = min_int(base, 16);
     struct side *sides[2] = {key, value};
     for (int i = 0; i < 2; i++) {
         struct side *s = sides[i];
-        s->code_align = s->code_offset ? min_int(out->alignment, low_bit(s->code_offset)) : out->alignment;
+        s->code_align =
+            s->code_offset ? min_int(out->alignment, low_bit(s->code_offset)) : out->alignment;
         bool corrected = s->codec.kind == CODEC_CODEBOOK && s->codec.norm_correction;
         s->norm_at_read = corrected && !soa;
         s->norm_at_store = corrected && soa;

@@ -2,8 +2,9 @@
 /*
 ** spec.c - finding a spec, reading its file, and what geometry suits it.
 **
-** A bare name is a stem in one of the directories, then an embedded preset; anything with a '/' or ending in ".lua" is
-** a path. Files are opened without blocking and must be regular and small: a pipe or a device never holds us up.
+** A bare name is a stem in one of the directories, then an embedded preset; anything with a '/' or
+** ending in ".lua" is a path. Files are opened without blocking and must be regular and small: a
+** pipe or a device never holds us up.
 */
 #include "spec.h"
 
@@ -48,18 +49,23 @@ int layout_from_name(const char *name)
     return -1;
 }
 
-/* Reads at most cap bytes. Returns the number, or -1 with a reason: what is there instead of a readable file. */
+/* Reads at most cap bytes. Returns the number, or -1 with a reason: what is there instead of a
+** readable file. */
 static long read_regular(const char *path, char *buffer, long cap, char *reason, size_t reason_cap)
 {
     struct stat st;
     long length = 0;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0 || fstat(fd, &st) < 0) {
-        snprintf(reason, reason_cap, "%s", errno == ENOENT ? "no such file" : errno == EACCES ? "not permitted" :
-                 errno == ENXIO ? "not a regular file" : "cannot be opened");
+        snprintf(reason, reason_cap, "%s",
+                 errno == ENOENT   ? "no such file"
+                 : errno == EACCES ? "not permitted"
+                 : errno == ENXIO  ? "not a regular file"
+                                   : "cannot be opened");
         length = -1;
     } else if (!S_ISREG(st.st_mode)) {
-        snprintf(reason, reason_cap, "%s", S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+        snprintf(reason, reason_cap, "%s",
+                 S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
         length = -1;
     }
     while (length >= 0 && length < cap) {
@@ -83,7 +89,8 @@ static long read_regular(const char *path, char *buffer, long cap, char *reason,
 static void short_path(const char *path, char *out, size_t cap)
 {
     size_t length = strlen(path);
-    spec_printable(length < cap ? path : path + length - cap + 1, length < cap ? length : cap - 1, out, cap);
+    spec_printable(length < cap ? path : path + length - cap + 1, length < cap ? length : cap - 1,
+                   out, cap);
 }
 
 static void stem_of(const char *path, char *out, size_t cap)
@@ -96,7 +103,8 @@ static void stem_of(const char *path, char *out, size_t cap)
     snprintf(out, cap, "%.*s", (int)(length < cap ? length : cap - 1), base);
 }
 
-static kvk_status load_file(const char *path, struct spec_search *search, struct spec *out, kvk_error *err)
+static kvk_status load_file(const char *path, struct spec_search *search, struct spec *out,
+                            kvk_error *err)
 {
     char shown[200], stem[SPEC_NAME_MAX + 1], reason[32] = "";
     short_path(path, shown, sizeof shown);
@@ -107,17 +115,20 @@ static kvk_status load_file(const char *path, struct spec_search *search, struct
     long bytes = read_regular(path, source, SPEC_FILE_BYTES + 1, reason, sizeof reason);
     kvk_status status;
     if (bytes < 0)
-        status = ERR(err, KVK_E_SPEC, "%s: file: %s: accepted a regular, readable file", shown, reason);
+        status =
+            ERR(err, KVK_E_SPEC, "%s: file: %s: accepted a regular, readable file", shown, reason);
     else if (bytes > SPEC_FILE_BYTES)
-        status = ERR(err, KVK_E_SPEC, "%s: file size: more than %d bytes: accepted at most %d bytes", shown,
-                     SPEC_FILE_BYTES, SPEC_FILE_BYTES);
+        status =
+            ERR(err, KVK_E_SPEC, "%s: file size: more than %d bytes: accepted at most %d bytes",
+                shown, SPEC_FILE_BYTES, SPEC_FILE_BYTES);
     else
         status = spec_evaluate(shown, stem, source, (size_t)bytes, search, out, err);
     free(source);
     return status;
 }
 
-/* Path of the n-th non-empty directory's NAME.lua: 1, 0 = past the last, -1 = longer than any path can be. */
+/* Path of the n-th non-empty directory's NAME.lua: 1, 0 = past the last, -1 = longer than any path
+** can be. */
 static int candidate(const char *dirs, int n, const char *name, char *path, size_t cap)
 {
     while (dirs && *dirs) {
@@ -153,7 +164,8 @@ static int is_path(const char *name)
     return strchr(name, '/') || (length > 4 && !strcmp(name + length - 4, ".lua"));
 }
 
-static kvk_status find_preset(const char *name, struct spec_search *search, struct spec *out, kvk_error *err)
+static kvk_status find_preset(const char *name, struct spec_search *search, struct spec *out,
+                              kvk_error *err)
 {
     char path[4096];
     struct stat st;
@@ -178,10 +190,12 @@ kvk_status spec_find(const char *name, struct spec_search *search, struct spec *
         return load_file(name, search, out, err);
     spec_printable(name, strlen(name), shown, sizeof shown);
     if (search->depth >= SPEC_DEPTH)
-        return ERR(err, KVK_E_SPEC, "preset: \"%s\": accepted at most %d presets that derive from each other", shown,
+        return ERR(err, KVK_E_SPEC,
+                   "preset: \"%s\": accepted at most %d presets that derive from each other", shown,
                    SPEC_DEPTH);
     if (!spec_check_name(name, fault))
-        return ERR(err, KVK_E_SPEC, "preset: \"%s\": accepted a name of 1..63 characters of [a-z0-9_]%s", shown,
+        return ERR(err, KVK_E_SPEC,
+                   "preset: \"%s\": accepted a name of 1..63 characters of [a-z0-9_]%s", shown,
                    search->depth ? "" : ", or a path of a .lua file");
     return find_preset(name, search, out, err);
 }
@@ -207,12 +221,14 @@ kvk_status spec_load(const char *name, const char *dirs, struct spec *out, kvk_e
     return status;
 }
 
-static kvk_status check_range(const char *field, int value, int low, int high, int multiple, kvk_error *err)
+static kvk_status check_range(const char *field, int value, int low, int high, int multiple,
+                              kvk_error *err)
 {
     if (value >= low && value <= high && value % multiple == 0)
         return KVK_OK;
     if (multiple > 1)
-        return ERR(err, KVK_E_SHAPE, "%s: %d: accepted %d..%d, a multiple of %d", field, value, low, high, multiple);
+        return ERR(err, KVK_E_SHAPE, "%s: %d: accepted %d..%d, a multiple of %d", field, value, low,
+                   high, multiple);
     return ERR(err, KVK_E_SHAPE, "%s: %d: accepted %d..%d", field, value, low, high);
 }
 
@@ -228,9 +244,11 @@ static kvk_status check_layout(const struct spec *spec, enum layout layout, kvk_
         if (spec->layouts[i] == layout)
             return KVK_OK;
         size_t used = strlen(accepted);
-        snprintf(accepted + used, sizeof accepted - used, "%s%s", i ? ", " : "", layout_name(spec->layouts[i]));
+        snprintf(accepted + used, sizeof accepted - used, "%s%s", i ? ", " : "",
+                 layout_name(spec->layouts[i]));
     }
-    return ERR(err, KVK_E_ARG, "layout: %s: accepted %s (of %s)", layout_name(layout), accepted, spec->name);
+    return ERR(err, KVK_E_ARG, "layout: %s: accepted %s (of %s)", layout_name(layout), accepted,
+               spec->name);
 }
 
 kvk_status spec_check_geometry(const struct spec *spec, const struct geometry *geo, kvk_error *err)
@@ -239,7 +257,8 @@ kvk_status spec_check_geometry(const struct spec *spec, const struct geometry *g
     if (!status)
         status = check_range("head_size", geo->head_size, 16, 1024, head_multiple(&spec->key), err);
     if (!status)
-        status = check_range("value_head_size", geo->value_head_size, 16, 1024, head_multiple(&spec->value), err);
+        status = check_range("value_head_size", geo->value_head_size, 16, 1024,
+                             head_multiple(&spec->value), err);
     if (!status)
         status = check_range("gqa", geo->gqa, 1, 128, 1, err);
     if (!status)

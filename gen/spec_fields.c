@@ -2,7 +2,8 @@
 /*
 ** spec_fields.c - spec.def as a table, and the checks that need more than one field.
 **
-** Enumerations are read and written as ints through the table; C lets their type differ, hence the assertions.
+** Enumerations are read and written as ints through the table; C lets their type differ, hence the
+** assertions.
 */
 #include "spec_fields.h"
 
@@ -23,14 +24,17 @@ struct with_nothing { /* lets offsetof take NONE */
     int scale;
     int nothing;
 };
-_Static_assert(offsetof(struct with_nothing, scale) == offsetof(struct spec_draft, scale), "same shape");
-#define OFFSET(member) \
-    (offsetof(struct with_nothing, member) == offsetof(struct with_nothing, nothing) \
-         ? FIELD_NO_MEMBER : offsetof(struct with_nothing, member))
+_Static_assert(offsetof(struct with_nothing, scale) == offsetof(struct spec_draft, scale),
+               "same shape");
+#define OFFSET(member)                                                                             \
+    (offsetof(struct with_nothing, member) == offsetof(struct with_nothing, nothing)               \
+         ? FIELD_NO_MEMBER                                                                         \
+         : offsetof(struct with_nothing, member))
 
 static const struct spec_field fields[] = {
-#define FIELD(kind, name, type, member, low, high, fallback, words, accepted, meaning) \
-    {CODEC_##kind, #name, FIELD_##type, OFFSET(member), low, high, fallback, words, accepted, meaning},
+#define FIELD(kind, name, type, member, low, high, fallback, words, accepted, meaning)             \
+    {CODEC_##kind, #name,    FIELD_##type, OFFSET(member), low,                                    \
+     high,         fallback, words,        accepted,       meaning},
 #include "spec.def"
 };
 
@@ -41,7 +45,10 @@ static const struct {
 #include "spec.def"
 };
 
-enum { FIELDS = sizeof fields / sizeof *fields, PRESET_FIELDS = sizeof preset_fields / sizeof *preset_fields };
+enum {
+    FIELDS = sizeof fields / sizeof *fields,
+    PRESET_FIELDS = sizeof preset_fields / sizeof *preset_fields
+};
 
 const struct spec_field *spec_field(int index)
 {
@@ -103,8 +110,9 @@ static int centroids_close(const char *where, const struct codec *codec, char *f
 {
     int n = codec->ncentroids, want = 1 << codec->bits;
     if (n && n != want) {
-        snprintf(fault, SPEC_FAULT_MAX, "%s.centroids: %d numbers: accepted %d ascending numbers for bits = %d",
-                 where, n, want, codec->bits);
+        snprintf(fault, SPEC_FAULT_MAX,
+                 "%s.centroids: %d numbers: accepted %d ascending numbers for bits = %d", where, n,
+                 want, codec->bits);
         return 0;
     }
     return 1;
@@ -115,17 +123,19 @@ static int block_close(const char *where, struct spec_draft *draft, char *fault)
     static const struct {
         const char *name, *scale_name;
         int scale, group;
-    } rules[] = {{"ultraquant", "ue8m0", SCALE_UE8M0, 32}, {"mxfp4", "ue8m0", SCALE_UE8M0, 32},
+    } rules[] = {{"ultraquant", "ue8m0", SCALE_UE8M0, 32},
+                 {"mxfp4", "ue8m0", SCALE_UE8M0, 32},
                  {"nvfp4", "e4m3", SCALE_E4M3, 16}};
     int rule = (int)draft->codec.rule;
     if (draft->scale != FIELD_BY_RULE && draft->scale != rules[rule].scale) {
         snprintf(fault, SPEC_FAULT_MAX, "%s.scale: %s: accepted %s for rule = %s", where,
-                 draft->scale == SCALE_E4M3 ? "e4m3" : "ue8m0", rules[rule].scale_name, rules[rule].name);
+                 draft->scale == SCALE_E4M3 ? "e4m3" : "ue8m0", rules[rule].scale_name,
+                 rules[rule].name);
         return 0;
     }
     if (draft->codec.group != FIELD_BY_RULE && draft->codec.group != rules[rule].group) {
-        snprintf(fault, SPEC_FAULT_MAX, "%s.group: %d: accepted %d for rule = %s", where, draft->codec.group,
-                 rules[rule].group, rules[rule].name);
+        snprintf(fault, SPEC_FAULT_MAX, "%s.group: %d: accepted %d for rule = %s", where,
+                 draft->codec.group, rules[rule].group, rules[rule].name);
         return 0;
     }
     draft->codec.group = rules[rule].group;
@@ -153,7 +163,8 @@ int spec_centroid_add(const char *where, struct codec *codec, double number, cha
 {
     int n = codec->ncentroids;
     if (n >= SPEC_MAX_CENTROIDS) {
-        snprintf(fault, SPEC_FAULT_MAX, "%s.centroids: more than %d numbers: accepted 2^bits ascending numbers", where,
+        snprintf(fault, SPEC_FAULT_MAX,
+                 "%s.centroids: more than %d numbers: accepted 2^bits ascending numbers", where,
                  SPEC_MAX_CENTROIDS);
         return 0;
     }
@@ -162,13 +173,15 @@ int spec_centroid_add(const char *where, struct codec *codec, double number, cha
         return 0;
     }
     if (number < -1 || number > 1) { /* elements of a vector of length one lie inside */
-        snprintf(fault, SPEC_FAULT_MAX, "%s.centroids[%d]: %.9g: accepted -1..1", where, n + 1, number);
+        snprintf(fault, SPEC_FAULT_MAX, "%s.centroids[%d]: %.9g: accepted -1..1", where, n + 1,
+                 number);
         return 0;
     }
     float rounded = (float)number + 0.0f; /* -0 becomes +0: one text for equal tables */
     if (n && !(rounded > codec->centroids[n - 1])) {
-        snprintf(fault, SPEC_FAULT_MAX, "%s.centroids[%d]: %.9g: accepted a number above %.9g (ascending in fp32)",
-                 where, n + 1, number, (double)codec->centroids[n - 1]);
+        snprintf(fault, SPEC_FAULT_MAX,
+                 "%s.centroids[%d]: %.9g: accepted a number above %.9g (ascending in fp32)", where,
+                 n + 1, number, (double)codec->centroids[n - 1]);
         return 0;
     }
     codec->centroids[codec->ncentroids++] = rounded;
@@ -178,11 +191,13 @@ int spec_centroid_add(const char *where, struct codec *codec, double number, cha
 int spec_check_name(const char *name, char *fault)
 {
     size_t length = strlen(name);
-    if (length && length < SPEC_NAME_MAX && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == length)
+    if (length && length < SPEC_NAME_MAX &&
+        strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == length)
         return 1;
     char shown[48];
     spec_printable(name, length, shown, sizeof shown);
-    snprintf(fault, SPEC_FAULT_MAX, "name: \"%s\": accepted %s", shown, spec_preset_accepted("name"));
+    snprintf(fault, SPEC_FAULT_MAX, "name: \"%s\": accepted %s", shown,
+             spec_preset_accepted("name"));
     return 0;
 }
 
@@ -196,18 +211,22 @@ int spec_check_layouts(const struct spec *spec, char *fault)
 {
     int seen[LAYOUT_COUNT] = {0};
     if (spec->nlayouts < 1) {
-        snprintf(fault, SPEC_FAULT_MAX, "layouts: empty: accepted %s", spec_preset_accepted("layouts"));
+        snprintf(fault, SPEC_FAULT_MAX, "layouts: empty: accepted %s",
+                 spec_preset_accepted("layouts"));
         return 0;
     }
     for (int i = 0; i < spec->nlayouts; i++) {
         enum layout layout = spec->layouts[i];
         if (seen[layout]++) {
-            snprintf(fault, SPEC_FAULT_MAX, "layouts: %s twice: accepted each layout once", layout_name(layout));
+            snprintf(fault, SPEC_FAULT_MAX, "layouts: %s twice: accepted each layout once",
+                     layout_name(layout));
             return 0;
         }
         int block = spec->key.kind == CODEC_BLOCK_FLOAT || spec->value.kind == CODEC_BLOCK_FLOAT;
-        if (layout == LAYOUT_SOA && (block || (!has_fields(&spec->key) && !has_fields(&spec->value)))) {
-            snprintf(fault, SPEC_FAULT_MAX, "layouts: soa: accepted aos (soa is not defined for %s)",
+        if (layout == LAYOUT_SOA &&
+            (block || (!has_fields(&spec->key) && !has_fields(&spec->value)))) {
+            snprintf(fault, SPEC_FAULT_MAX,
+                     "layouts: soa: accepted aos (soa is not defined for %s)",
                      block ? "block_float codecs" : "float codecs on both sides");
             return 0;
         }

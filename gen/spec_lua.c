@@ -3,20 +3,27 @@
 ** spec_lua.c - evaluating a spec: Lua 5.4 as a notation for data. The only file that knows Lua.
 **
 ** A spec is not trusted. What it may do:
-**   - text chunks only, with an environment built from a list of harmless functions. No load, require, io, os, debug,
-**     coroutine or metatables (finalizers run where no hook does), no string patterns (they backtrack), no table.move
-**     or utf8, no pack; nothing whose result differs between runs: random numbers, pairs, addresses of tables.
+** - text chunks only, with an environment built from a list of harmless functions. No load,
+** require, io, os, debug,
+** coroutine or metatables (finalizers run where no hook does), no string patterns (they backtrack),
+** no table.move
+** or utf8, no pack; nothing whose result differs between runs: random numbers, pairs, addresses of
+** tables.
 **   - memory up to a cap in the allocator.
-**   - instructions up to a budget, counted by a hook; the clock is looked at too. The hook does not run inside C
-**     functions, so each of those in the list passes through guarded(), which looks at the clock and bounds the work
-**     of one call. Once out of budget the hook fires on every instruction, so that pcall cannot go on.
-**   - the parser has no hook either: source comes in small pieces, and the clock is looked at for each.
+** - instructions up to a budget, counted by a hook; the clock is looked at too. The hook does not
+** run inside C
+** functions, so each of those in the list passes through guarded(), which looks at the clock and
+** bounds the work
+** of one call. Once out of budget the hook fires on every instruction, so that pcall cannot go on.
+** - the parser has no hook either: source comes in small pieces, and the clock is looked at for
+** each.
 **
-** Constructors check their fields at once, so that a fault carries the line of the call. What they return is opaque
-** userdata: Lua code cannot change it.
+** Constructors check their fields at once, so that a fault carries the line of the call. What they
+** return is opaque userdata: Lua code cannot change it.
 **
-** Every message is "spec:LINE: ..." while Lua is at work; "spec" is replaced by the file's path at the end. Messages of
-** an inner file are complete already and marked by a leading \1. Everything that may raise runs below one lua_pcall.
+** Every message is "spec:LINE: ..." while Lua is at work; "spec" is replaced by the file's path at
+** the end. Messages of an inner file are complete already and marked by a leading \1. Everything
+** that may raise runs below one lua_pcall.
 */
 #include "../runtime/error.h"
 #include "spec_fields.h"
@@ -110,7 +117,8 @@ static void on_count(lua_State *L, lua_Debug *ar)
         return;
     search->instructions = -1;
     lua_sethook(L, on_count, LUA_MASKCOUNT | LUA_MASKLINE | LUA_MASKCALL, 1);
-    snprintf(fault, sizeof fault, "evaluation: does not end: accepted at most %d instructions and %d ms",
+    snprintf(fault, sizeof fault,
+             "evaluation: does not end: accepted at most %d instructions and %d ms",
              SPEC_INSTRUCTIONS, SPEC_TIME_MS);
     raise(L, fault);
 }
@@ -137,18 +145,25 @@ struct allowed {
 };
 
 /* error and assert need no guard: they do next to nothing. */
-static const struct allowed base_names[] = {{"assert", PLAIN}, {"error", PLAIN}, {"ipairs", PLAIN}, {"pcall", PLAIN},
-    {"rawequal", PLAIN}, {"rawget", PLAIN}, {"rawlen", PLAIN}, {"rawset", PLAIN}, {"select", PLAIN},
-    {"tonumber", PLAIN}, {"tostring", PRINTED}, {"type", PLAIN}, {"xpcall", PLAIN}, {NULL, PLAIN}};
-static const struct allowed table_names[] = {{"concat", LONG_TABLE}, {"insert", LONG_TABLE}, {"pack", PLAIN},
-    {"remove", LONG_TABLE}, {"sort", LONG_TABLE}, {"unpack", LONG_TABLE}, {NULL, PLAIN}};
-static const struct allowed string_names[] = {{"byte", PLAIN}, {"char", PLAIN}, {"format", FORMATTED}, {"len", PLAIN},
-    {"lower", PLAIN}, {"rep", COUNTED}, {"reverse", PLAIN}, {"sub", PLAIN}, {"upper", PLAIN}, {NULL, PLAIN}};
-static const struct allowed math_names[] = {{"abs", PLAIN}, {"acos", PLAIN}, {"asin", PLAIN}, {"atan", PLAIN},
-    {"ceil", PLAIN}, {"cos", PLAIN}, {"deg", PLAIN}, {"exp", PLAIN}, {"floor", PLAIN}, {"fmod", PLAIN}, {"huge", PLAIN},
-    {"log", PLAIN}, {"max", PLAIN}, {"maxinteger", PLAIN}, {"min", PLAIN}, {"mininteger", PLAIN}, {"modf", PLAIN},
-    {"pi", PLAIN}, {"rad", PLAIN}, {"sin", PLAIN}, {"sqrt", PLAIN}, {"tan", PLAIN}, {"tointeger", PLAIN},
-    {"type", PLAIN}, {"ult", PLAIN}, {NULL, PLAIN}};
+static const struct allowed base_names[] = {
+    {"assert", PLAIN},   {"error", PLAIN},    {"ipairs", PLAIN},     {"pcall", PLAIN},
+    {"rawequal", PLAIN}, {"rawget", PLAIN},   {"rawlen", PLAIN},     {"rawset", PLAIN},
+    {"select", PLAIN},   {"tonumber", PLAIN}, {"tostring", PRINTED}, {"type", PLAIN},
+    {"xpcall", PLAIN},   {NULL, PLAIN}};
+static const struct allowed table_names[] = {
+    {"concat", LONG_TABLE}, {"insert", LONG_TABLE}, {"pack", PLAIN}, {"remove", LONG_TABLE},
+    {"sort", LONG_TABLE},   {"unpack", LONG_TABLE}, {NULL, PLAIN}};
+static const struct allowed string_names[] = {
+    {"byte", PLAIN},  {"char", PLAIN},    {"format", FORMATTED}, {"len", PLAIN},   {"lower", PLAIN},
+    {"rep", COUNTED}, {"reverse", PLAIN}, {"sub", PLAIN},        {"upper", PLAIN}, {NULL, PLAIN}};
+static const struct allowed math_names[] = {
+    {"abs", PLAIN},   {"acos", PLAIN},       {"asin", PLAIN},      {"atan", PLAIN},
+    {"ceil", PLAIN},  {"cos", PLAIN},        {"deg", PLAIN},       {"exp", PLAIN},
+    {"floor", PLAIN}, {"fmod", PLAIN},       {"huge", PLAIN},      {"log", PLAIN},
+    {"max", PLAIN},   {"maxinteger", PLAIN}, {"min", PLAIN},       {"mininteger", PLAIN},
+    {"modf", PLAIN},  {"pi", PLAIN},         {"rad", PLAIN},       {"sin", PLAIN},
+    {"sqrt", PLAIN},  {"tan", PLAIN},        {"tointeger", PLAIN}, {"type", PLAIN},
+    {"ult", PLAIN},   {NULL, PLAIN}};
 
 /* Tables and functions print as addresses, which differ between runs. */
 static void check_printed(lua_State *L, int first)
@@ -197,7 +212,8 @@ static int guarded(lua_State *L)
     return original(L);
 }
 
-/* Copies the allowed names of the library at the top of the stack into the table below it; pops the library. */
+/* Copies the allowed names of the library at the top of the stack into the table below it; pops the
+** library. */
 static void allow(lua_State *L, const struct allowed *names)
 {
     for (; names->name; names++) {
@@ -211,7 +227,8 @@ static void allow(lua_State *L, const struct allowed *names)
     lua_pop(L, 1);
 }
 
-static void allow_library(lua_State *L, const char *name, lua_CFunction open, const struct allowed *names)
+static void allow_library(lua_State *L, const char *name, lua_CFunction open,
+                          const struct allowed *names)
 {
     lua_newtable(L);
     luaL_requiref(L, name, open, 0);
@@ -227,7 +244,8 @@ static void describe(lua_State *L, int index, char *out, size_t cap)
     size_t length;
     const char *text;
     switch (lua_type(L, index)) {
-    case LUA_TNIL: case LUA_TNONE: snprintf(out, cap, "nil"); break;
+    case LUA_TNIL:
+    case LUA_TNONE: snprintf(out, cap, "nil"); break;
     case LUA_TBOOLEAN: snprintf(out, cap, "%s", lua_toboolean(L, index) ? "true" : "false"); break;
     case LUA_TNUMBER:
         if (lua_isinteger(L, index))
@@ -243,16 +261,20 @@ static void describe(lua_State *L, int index, char *out, size_t cap)
         *out = '"';
         memcpy(out + strlen(out), "\"", 2);
         break;
-    case LUA_TUSERDATA: snprintf(out, cap, "a %s", luaL_testudata(L, index, CODEC) ? CODEC : PRESET_TYPE); break;
+    case LUA_TUSERDATA:
+        snprintf(out, cap, "a %s", luaL_testudata(L, index, CODEC) ? CODEC : PRESET_TYPE);
+        break;
     default: snprintf(out, cap, "a %s", luaL_typename(L, index));
     }
 }
 
-static int refuse(lua_State *L, const char *where, const char *name, int index, const char *accepted)
+static int refuse(lua_State *L, const char *where, const char *name, int index,
+                  const char *accepted)
 {
     char value[48], fault[SPEC_FAULT_MAX];
     describe(L, index, value, sizeof value);
-    snprintf(fault, sizeof fault, "%s%s%s: %s: accepted %s", where, *where && *name ? "." : "", name, value, accepted);
+    snprintf(fault, sizeof fault, "%s%s%s: %s: accepted %s", where, *where && *name ? "." : "",
+             name, value, accepted);
     return raise(L, fault);
 }
 
@@ -267,15 +289,16 @@ static const char *plain_string(lua_State *L, int index)
 }
 
 /* Position of the word at `index` in `words`, or raises. */
-static int read_word(lua_State *L, const char *where, const char *name, int index, const char *words,
-                     const char *accepted)
+static int read_word(lua_State *L, const char *where, const char *name, int index,
+                     const char *words, const char *accepted)
 {
     const char *text = plain_string(L, index);
     int word = text ? spec_word_index(words, text) : -1;
     return word >= 0 ? word : refuse(L, where, name, index, accepted);
 }
 
-/* Refuses keys outside `known` ("a, b, c"). Of several the first by name is reported: tables have no order. */
+/* Refuses keys outside `known` ("a, b, c"). Of several the first by name is reported: tables have
+** no order. */
 static void check_keys(lua_State *L, const char *where, int table, const char *known,
                        int (*is_known)(const char *, int), int kind)
 {
@@ -297,7 +320,8 @@ static void check_keys(lua_State *L, const char *where, int table, const char *k
         lua_pop(L, 1);
     }
     if (*worst) {
-        snprintf(fault, sizeof fault, "%s.%s: %s: accepted keys %s", where, worst, worst_value, known);
+        snprintf(fault, sizeof fault, "%s.%s: %s: accepted keys %s", where, worst, worst_value,
+                 known);
         raise(L, fault);
     }
 }
@@ -325,7 +349,8 @@ static void check_codec_keys(lua_State *L, const char *where, int table, enum co
     check_keys(L, where, table, known, is_codec_key, (int)kind);
 }
 
-static void read_centroids(lua_State *L, const char *where, const struct spec_field *field, struct codec *codec)
+static void read_centroids(lua_State *L, const char *where, const struct spec_field *field,
+                           struct codec *codec)
 {
     char fault[SPEC_FAULT_MAX], name[32];
     const char *text = plain_string(L, -1);
@@ -356,12 +381,15 @@ static void read_centroids(lua_State *L, const char *where, const struct spec_fi
 }
 
 /* Reads the field at the top of the stack into the draft, or raises. */
-static void read_field(lua_State *L, const char *where, const struct spec_field *field, struct spec_draft *draft)
+static void read_field(lua_State *L, const char *where, const struct spec_field *field,
+                       struct spec_draft *draft)
 {
     int value = 0;
     switch (field->type) {
     case FIELD_CENTROIDS: read_centroids(L, where, field, &draft->codec); return;
-    case FIELD_WORD: value = read_word(L, where, field->name, -1, field->words, field->accepted); break;
+    case FIELD_WORD:
+        value = read_word(L, where, field->name, -1, field->words, field->accepted);
+        break;
     case FIELD_BOOL:
         if (!lua_isboolean(L, -1))
             refuse(L, where, field->name, -1, field->accepted);
@@ -379,8 +407,10 @@ static void read_field(lua_State *L, const char *where, const struct spec_field 
     spec_field_set(field, draft, value);
 }
 
-/* Reads the fields in the table; those it lacks keep their value (partial) or get their fallback. */
-static void read_codec(lua_State *L, const char *where, int table, int partial, struct spec_draft *draft)
+/* Reads the fields in the table; those it lacks keep their value (partial) or get their fallback.
+** */
+static void read_codec(lua_State *L, const char *where, int table, int partial,
+                       struct spec_draft *draft)
 {
     const struct spec_field *field;
     char fault[SPEC_FAULT_MAX];
@@ -428,7 +458,8 @@ static int is_preset_key(const char *key, int kind)
     return *spec_preset_accepted(key) != 0;
 }
 
-/* Side of a preset at the top of the stack: a codec, or when deriving a table of changes to the one there is. */
+/* Side of a preset at the top of the stack: a codec, or when deriving a table of changes to the one
+** there is. */
 static void read_side(lua_State *L, const char *side, int derived, struct codec *codec)
 {
     const struct codec *given = luaL_testudata(L, -1, CODEC);
@@ -491,7 +522,8 @@ static int read_preset(lua_State *L, int table, int derived, struct spec *spec)
     if (lua_getfield(L, table, "layouts") != LUA_TNIL)
         read_layouts(L, spec);
     if (lua_getfield(L, table, "query") != LUA_TNIL)
-        spec->query = (enum query_format)read_word(L, "query", "", -1, SPEC_QUERY_WORDS, spec_preset_accepted("query"));
+        spec->query = (enum query_format)read_word(L, "query", "", -1, SPEC_QUERY_WORDS,
+                                                   spec_preset_accepted("query"));
     if (lua_getfield(L, table, "name") != LUA_TNIL) {
         const char *name = plain_string(L, -1);
         if (!name || !spec_check_name(name, fault))
@@ -604,7 +636,8 @@ static int run(lua_State *L)
     const struct spec *spec = luaL_testudata(L, -1, PRESET_TYPE);
     if (!spec) {
         describe(L, -1, value, sizeof value);
-        return luaL_error(L, "spec: result: %s: accepted preset{...} or preset \"name\" {...}", value);
+        return luaL_error(L, "spec: result: %s: accepted preset{...} or preset \"name\" {...}",
+                          value);
     }
     box->out = *spec;
     if (!*box->out.name && !spec_check_name(box->stem, fault))
@@ -614,7 +647,8 @@ static int run(lua_State *L)
     return 0;
 }
 
-/* The error value at the top of the stack as one line. Must not allocate: nothing protects us any more. */
+/* The error value at the top of the stack as one line. Must not allocate: nothing protects us any
+** more. */
 static kvk_status report(lua_State *L, int rc, const char *file, kvk_error *err)
 {
     char text[400];
@@ -622,7 +656,8 @@ static kvk_status report(lua_State *L, int rc, const char *file, kvk_error *err)
     if (rc == LUA_ERRMEM && !box_of(L)->capped)
         return ERR(err, KVK_E_MEMORY, "%s: no memory to evaluate it", file);
     if (rc == LUA_ERRMEM)
-        return ERR(err, KVK_E_SPEC, "%s: memory: exhausted: accepted at most %d MiB", file, SPEC_MEMORY_BYTES >> 20);
+        return ERR(err, KVK_E_SPEC, "%s: memory: exhausted: accepted at most %d MiB", file,
+                   SPEC_MEMORY_BYTES >> 20);
     if (lua_type(L, -1) != LUA_TSTRING) {
         describe(L, -1, text, sizeof text);
         return ERR(err, KVK_E_SPEC, "%s: error: %s: accepted a string", file, text);

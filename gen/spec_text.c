@@ -11,8 +11,9 @@
 **     layouts aos soa
 **     query native
 **
-** Fields come in the order of spec.def; those with only one possible value are left out, and so are those that follow
-** from the rule. The reader accepts exactly what the writer writes: equal specs have one text; texts may be compared.
+** Fields come in the order of spec.def; those with only one possible value are left out, and so are
+** those that follow from the rule. The reader accepts exactly what the writer writes: equal specs
+** have one text; texts may be compared.
 */
 #include "../runtime/error.h"
 #include "spec_fields.h"
@@ -113,8 +114,8 @@ static void refuse(struct reader *r, const char *accepted)
     r->failed = 1;
     spec_printable(r->field, strlen(r->field), field, sizeof field);
     spec_printable(r->value, strlen(r->value), value, sizeof value);
-    snprintf(r->fault, sizeof r->fault, "%s: %s: accepted %s", *field ? field : "(end)", *value ? value : "\"\"",
-             accepted);
+    snprintf(r->fault, sizeof r->fault, "%s: %s: accepted %s", *field ? field : "(end)",
+             *value ? value : "\"\"", accepted);
 }
 
 /* Takes the next line; it must be about `field`. */
@@ -125,7 +126,8 @@ static const char *expect(struct reader *r, const char *field)
     size_t length = strcspn(r->next, "\n"), word = strcspn(r->next, " \n");
     snprintf(r->field, sizeof r->field, "%.*s", (int)(word < 47 ? word : 47), r->next);
     size_t rest = length > word ? length - word - 1 : 0;
-    snprintf(r->value, sizeof r->value, "%.*s", (int)(rest < 255 ? rest : 255), r->next + word + (length > word));
+    snprintf(r->value, sizeof r->value, "%.*s", (int)(rest < 255 ? rest : 255),
+             r->next + word + (length > word));
     r->line++;
     if (strcmp(r->field, field) != 0) {
         char accepted[64];
@@ -185,7 +187,8 @@ static void read_codec(struct reader *r, const char *side, struct codec *out)
     const struct spec_field *field;
     char name[48];
     expect(r, side);
-    enum codec_kind kind = (enum codec_kind)read_word(r, SPEC_KIND_WORDS, "codebook, affine, float, block_float");
+    enum codec_kind kind =
+        (enum codec_kind)read_word(r, SPEC_KIND_WORDS, "codebook, affine, float, block_float");
     spec_draft_open(kind, &draft);
     for (int i = 0; (field = spec_field(i)) && !r->failed; i++) {
         if (!is_written(field, kind))

@@ -13,7 +13,7 @@
 #define OPS_FAMILY_AMDGCN (&target_ops_amdgcn)
 
 static const struct target targets[] = {
-#define TARGET(name, family, cpu, features, flags, warp, shared, registers, ...) \
+#define TARGET(name, family, cpu, features, flags, warp, shared, registers, ...)                   \
     {name, family, cpu, features, flags, warp, shared, registers, __VA_ARGS__, OPS_##family},
 #include "targets.def"
 #undef TARGET
@@ -21,7 +21,10 @@ static const struct target targets[] = {
 
 enum { NTARGETS = sizeof targets / sizeof *targets };
 
-const struct target *target_at(int index) { return index >= 0 && index < NTARGETS ? &targets[index] : NULL; }
+const struct target *target_at(int index)
+{
+    return index >= 0 && index < NTARGETS ? &targets[index] : NULL;
+}
 
 const struct target *target_find(const char *name)
 {

@@ -2,17 +2,19 @@
 /*
 ** target_amdgcn.c - AMD GPUs: gfx9 (wave64, MFMA), gfx11 and gfx12 (wave32, WMMA).
 **
-** Matrix roles. The hardware computes D[i][j] = sum_k A[i][k] B[k][j] and leaves column j = lane & 15 of D in a lane
-** on all three. X (query rows) is therefore operand B and Y operand A: one lane then holds one row x of the result
-** and several y, and the result is operand B of the next product but for a conversion (gfx11: and an exchange).
+** Matrix roles. The hardware computes D[i][j] = sum_k A[i][k] B[k][j] and leaves column j = lane &
+** 15 of D in a lane on all three. X (query rows) is therefore operand B and Y operand A: one lane
+** then holds one row x of the result and several y, and the result is operand B of the next product
+** but for a conversion (gfx11: and an exchange).
 **
 **           operand: index    its k, element e     result: y of element e
 **   gfx9    lane & 15         4 * (lane >> 4) + e  4 * (lane >> 4) + e
 **   gfx12   lane & 15         8 * (lane >> 4) + e  8 * (lane >> 4) + e
 **   gfx11   lane & 15         e (0..15, in both halves of the wave)   2 * e + (lane >> 4)
 **
-** Source: AMD's CDNA3, RDNA3 and RDNA4 instruction set manuals. Shared memory is "dynamic" (a zero-sized external
-** array, no static size in the kernel descriptor): its size is in the manifest and goes into the launch.
+** Source: AMD's CDNA3, RDNA3 and RDNA4 instruction set manuals. Shared memory is "dynamic" (a
+** zero-sized external array, no static size in the kernel descriptor): its size is in the manifest
+** and goes into the launch.
 */
 #include <llvm-c/Core.h> /* first: its parameters are named like the builder's macro */
 #include <llvm-c/Target.h>
@@ -25,7 +27,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SPACE_GLOBAL = 1, SPACE_SHARED = 3, SPACE_CONST = 4, CODE_OBJECT_VERSION = 500, ENTRY_PARAMS_MAX = 32 };
+enum {
+    SPACE_GLOBAL = 1,
+    SPACE_SHARED = 3,
+    SPACE_CONST = 4,
+    CODE_OBJECT_VERSION = 500,
+    ENTRY_PARAMS_MAX = 32
+};
 
 /* DPP control words: how a lane picks its source lane. */
 enum {
@@ -66,16 +74,19 @@ static void code_object_version(struct kb *k)
     LLVMAddModuleFlag(module, LLVMModuleFlagBehaviorError, flag, sizeof flag - 1, version);
 }
 
-/* What an entry does not need from the dispatcher. Without these LLVM reserves registers and kernel arguments for all
-** of it whenever its own analysis does not run. */
+/* What an entry does not need from the dispatcher. Without these LLVM reserves registers and kernel
+** arguments for all of it whenever its own analysis does not run. */
 static void needs_little(struct kb *k, val f)
 {
     static const char *const unused[] = {
-        "amdgpu-no-implicitarg-ptr",    "amdgpu-no-dispatch-ptr",      "amdgpu-no-dispatch-id",
-        "amdgpu-no-queue-ptr",          "amdgpu-no-workgroup-id-y",    "amdgpu-no-workgroup-id-z",
-        "amdgpu-no-workitem-id-y",      "amdgpu-no-workitem-id-z",     "amdgpu-no-lds-kernel-id",
-        "amdgpu-no-hostcall-ptr",       "amdgpu-no-heap-ptr",          "amdgpu-no-default-queue",
-        "amdgpu-no-multigrid-sync-arg", "amdgpu-no-completion-action", "amdgpu-no-flat-scratch-init",
+        "amdgpu-no-implicitarg-ptr",    "amdgpu-no-dispatch-ptr",
+        "amdgpu-no-dispatch-id",        "amdgpu-no-queue-ptr",
+        "amdgpu-no-workgroup-id-y",     "amdgpu-no-workgroup-id-z",
+        "amdgpu-no-workitem-id-y",      "amdgpu-no-workitem-id-z",
+        "amdgpu-no-lds-kernel-id",      "amdgpu-no-hostcall-ptr",
+        "amdgpu-no-heap-ptr",           "amdgpu-no-default-queue",
+        "amdgpu-no-multigrid-sync-arg", "amdgpu-no-completion-action",
+        "amdgpu-no-flat-scratch-init",
     };
     for (size_t i = 0; i < sizeof unused / sizeof *unused; i++)
         kb_attribute(k, f, unused[i], "");
@@ -117,8 +128,14 @@ static val shared_base(struct kb *k)
     return base;
 }
 
-static val tid(struct kb *k) { return kb_intrinsic(k, "llvm.amdgcn.workitem.id.x", NULL, 0, NULL, 0); }
-static val cta(struct kb *k) { return kb_intrinsic(k, "llvm.amdgcn.workgroup.id.x", NULL, 0, NULL, 0); }
+static val tid(struct kb *k)
+{
+    return kb_intrinsic(k, "llvm.amdgcn.workitem.id.x", NULL, 0, NULL, 0);
+}
+static val cta(struct kb *k)
+{
+    return kb_intrinsic(k, "llvm.amdgcn.workgroup.id.x", NULL, 0, NULL, 0);
+}
 
 /* ---- synchronisation ---- */
 
@@ -128,7 +145,8 @@ static void fence(struct kb *k, LLVMAtomicOrdering ordering, const char *scope)
     LLVMBuildFenceSyncScope(kb_llvm_builder(k), ordering, id, "");
 }
 
-/* The barrier instruction alone orders nothing: stores would still be on their way when it is passed. */
+/* The barrier instruction alone orders nothing: stores would still be on their way when it is
+** passed. */
 static void barrier(struct kb *k)
 {
     fence(k, LLVMAtomicOrderingRelease, "workgroup");
@@ -148,7 +166,8 @@ static void warp_sync(struct kb *k)
 
 static val dpp(struct kb *k, val x, int control)
 {
-    const val args[] = {kb_undef(k, KB_I32), x, kb_i32(k, control), kb_i32(k, 15), kb_i32(k, 15), kb_i1(k, true)};
+    const val args[] = {kb_undef(k, KB_I32), x, kb_i32(k, control), kb_i32(k, 15), kb_i32(k, 15),
+                        kb_i1(k, true)};
     return kb_intrinsic(k, "llvm.amdgcn.update.dpp", (const int[]){KB_I32}, 1, args, 6);
 }
 
@@ -170,11 +189,11 @@ static val other_row(struct kb *k, val x)
 static int dpp_xor_gfx9(int mask)
 {
     switch (mask) {
-    case 1: return DPP_QUAD_PERM | 0xb1;      /* 1 0 3 2 */
-    case 2: return DPP_QUAD_PERM | 0x4e;      /* 2 3 0 1 */
-    case 3: return DPP_QUAD_PERM | 0x1b;      /* 3 2 1 0 */
+    case 1: return DPP_QUAD_PERM | 0xb1; /* 1 0 3 2 */
+    case 2: return DPP_QUAD_PERM | 0x4e; /* 2 3 0 1 */
+    case 3: return DPP_QUAD_PERM | 0x1b; /* 3 2 1 0 */
     case 7: return DPP_HALF_MIRROR;
-    case 8: return DPP_ROW_ROTATE | 8;        /* by half a row: the same in both directions */
+    case 8: return DPP_ROW_ROTATE | 8; /* by half a row: the same in both directions */
     case 15: return DPP_ROW_MIRROR;
     default: return 0;
     }
@@ -195,7 +214,10 @@ static val shuffle_xor(struct kb *k, val x, int mask)
     return shuffle(k, x, lane);
 }
 
-static val uniform(struct kb *k, val x) { return KB_CALL_T("llvm.amdgcn.readfirstlane", KB_I32, x); }
+static val uniform(struct kb *k, val x)
+{
+    return KB_CALL_T("llvm.amdgcn.readfirstlane", KB_I32, x);
+}
 static val opaque(struct kb *k, val x) { return kb_asm(k, KB_I32, &x, 1, "", "=v,0", true); }
 
 /* ---- arithmetic: one instruction each, within 1 ulp; subnormals are flushed ---- */
@@ -247,10 +269,7 @@ static val result_y(struct kb *k, int e)
     return kb_addi(k, kb_muli(k, half_of_lane(k), ye), e);
 }
 
-static val k_index(struct kb *k, int e)
-{
-    return is_gfx11(k) ? kb_i32(k, e) : result_y(k, e);
-}
+static val k_index(struct kb *k, int e) { return is_gfx11(k) ? kb_i32(k, e) : result_y(k, e); }
 
 static int reduce_masks(const struct target *t, int masks[4])
 {
@@ -282,15 +301,17 @@ static val mfma(struct kb *k, int type, val x, val y, val acc)
 
 static val wmma(struct kb *k, int type, val x, val y, val acc)
 {
-    const char *name = type == KB_F16 ? "llvm.amdgcn.wmma.f32.16x16x16.f16" : "llvm.amdgcn.wmma.f32.16x16x16.bf16";
+    const char *name =
+        type == KB_F16 ? "llvm.amdgcn.wmma.f32.16x16x16.f16" : "llvm.amdgcn.wmma.f32.16x16x16.bf16";
     const int types[] = {kb_type_of(k, acc), kb_type_of(k, x)};
     const val args[] = {y, x, acc};
     return kb_intrinsic(k, name, types, 2, args, 3);
 }
 
-/* gfx11 keeps every operand twice, once in each half of a wave. Left alone, LLVM starts the table look-ups of all steps
-** of a long row at once and spills: nothing moves across a product there. Measured for head size 256: 190 registers and
-** no spills; with only shared memory held back, 38 spills. */
+/* gfx11 keeps every operand twice, once in each half of a wave. Left alone, LLVM starts the table
+** look-ups of all steps of a long row at once and spills: nothing moves across a product there.
+** Measured for head size 256: 190 registers and no spills; with only shared memory held back, 38
+** spills. */
 static void limit_overlap(struct kb *k)
 {
     if (is_gfx11(k) && kb_plan(k)->geo.head_size > 128)
@@ -313,7 +334,8 @@ static void mma(struct kb *k, int type, val *acc, const val *x, const val *y)
         acc[e] = kb_extract(k, c, e);
 }
 
-/* gfx11: lanes l and l ^ 16 hold the even and the odd y of one row; each needs all of them in order. */
+/* gfx11: lanes l and l ^ 16 hold the even and the odd y of one row; each needs all of them in
+** order. */
 static void interleave(struct kb *k, const val *own, val *pairs)
 {
     val odd = kb_icmpi(k, KB_NE, half_of_lane(k), 0);

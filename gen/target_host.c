@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** target_host.c - the processor as a SIMT machine: roles as calls through the struct host_thread that an entry gets
-** (runtime/host_abi.h). The matrix role has the fragments of NVIDIA's m16n8k16, see target_nvptx.c.
+** target_host.c - the processor as a SIMT machine: roles as calls through the struct host_thread
+** that an entry gets (runtime/host_abi.h). The matrix role has the fragments of NVIDIA's m16n8k16,
+** see target_nvptx.c.
 **
-** Nothing here may end in a library call: the linked image has no imports. exp2 and log2 are polynomials, "no-builtins"
-** keeps LLVM from recognising memset in a loop, and where the processor has no F16C the module brings the two functions
-** along that LLVM calls for arithmetic on half.
+** Nothing here may end in a library call: the linked image has no imports. exp2 and log2 are
+** polynomials, "no-builtins" keeps LLVM from recognising memset in a loop, and where the processor
+** has no F16C the module brings the two functions along that LLVM calls for arithmetic on half.
 **
-** Fragments go to the runtime widened to float, through three buffers that the entry block allocates first.
+** Fragments go to the runtime widened to float, through three buffers that the entry block
+** allocates first.
 */
 #include <llvm-c/Core.h>
 #include <llvm-c/Target.h>
@@ -58,30 +60,40 @@ static void function_attributes(struct kb *k, val f)
     snprintf(frame, sizeof frame, "%d", HOST_STACK_BYTES - HOST_STACK_RESERVED);
     kb_attribute(k, f, "no-builtins", "");
     kb_attribute(k, f, "warn-stack-size", frame);
-    kb_attribute(k, f, "probe-stack", "inline-asm"); /* a frame that is too large meets the page below the stack */
+    kb_attribute(k, f, "probe-stack",
+                 "inline-asm"); /* a frame that is too large meets the page below the stack */
     enum_attribute(k, f, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind");
     for (LLVMAttributeIndex i = 1; i <= 2; i++)
         enum_attribute(k, f, i, "nonnull");
 }
 
 /* Defines `result NAME(argument)`, the C library's conversion of this name, as body(argument). */
-static void conversion(struct kb *k, const char *name, int result, int argument, val (*body)(struct kb *, val))
+static void conversion(struct kb *k, const char *name, int result, int argument,
+                       val (*body)(struct kb *, val))
 {
     LLVMModuleRef m = kb_llvm_module(k);
     if (LLVMGetNamedFunction(m, name))
         return;
     LLVMTypeRef type = kb_llvm_type(k, argument);
     val f = LLVMAddFunction(m, name, LLVMFunctionType(kb_llvm_type(k, result), &type, 1, 0));
-    LLVMSetVisibility(f, LLVMHiddenVisibility); /* not internal: nothing calls it before code generation */
-    LLVMPositionBuilderAtEnd(kb_llvm_builder(k), LLVMAppendBasicBlockInContext(kb_llvm_context(k), f, "entry"));
+    LLVMSetVisibility(
+        f, LLVMHiddenVisibility); /* not internal: nothing calls it before code generation */
+    LLVMPositionBuilderAtEnd(kb_llvm_builder(k),
+                             LLVMAppendBasicBlockInContext(kb_llvm_context(k), f, "entry"));
     kb_attribute(k, f, "no-builtins", "");
     enum_attribute(k, f, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind");
     val r = body(k, LLVMGetParam(f, 0));
     LLVMBuildRet(kb_llvm_builder(k), r);
 }
 
-static val extend_body(struct kb *k, val x) { return kb_soft_f16_to_f32(k, kb_bitcast(k, x, KB_I16)); }
-static val truncate_body(struct kb *k, val x) { return kb_bitcast(k, kb_soft_f32_to_f16(k, x), KB_F16); }
+static val extend_body(struct kb *k, val x)
+{
+    return kb_soft_f16_to_f32(k, kb_bitcast(k, x, KB_I16));
+}
+static val truncate_body(struct kb *k, val x)
+{
+    return kb_bitcast(k, kb_soft_f32_to_f16(k, x), KB_F16);
+}
 
 static void entry(struct kb *k, const char *symbol, const char *abi, int threads)
 {
@@ -102,7 +114,9 @@ static void entry(struct kb *k, const char *symbol, const char *abi, int threads
     }
     for (int i = 0; i < n; i++) {
         val at = kb_offseti(k, LLVMGetParam(f, 1), offsets[i]);
-        kb_bind_param(k, names[i], kb_load_once(k, types[i], at, types[i] == KB_I32 || types[i] == KB_F32 ? 4 : 8));
+        kb_bind_param(
+            k, names[i],
+            kb_load_once(k, types[i], at, types[i] == KB_I32 || types[i] == KB_F32 ? 4 : 8));
     }
 }
 
@@ -110,7 +124,8 @@ static void entry(struct kb *k, const char *symbol, const char *abi, int threads
 
 static val thread_field(struct kb *k, int type, size_t offset)
 {
-    return kb_load_once(k, type, kb_offseti(k, thread_of(k), (long long)offset), type == KB_I32 ? 4 : 8);
+    return kb_load_once(k, type, kb_offseti(k, thread_of(k), (long long)offset),
+                        type == KB_I32 ? 4 : 8);
 }
 
 /* calls->FUNCTION(thread, args...), FUNCTION at this offset of struct host_calls. */
@@ -140,11 +155,14 @@ static val call(struct kb *k, size_t offset, int result, const val *args, int na
     return c;
 }
 
-#define CALL(function, result, ...) \
-    call(k, offsetof(struct host_calls, function), result, (const val[]){__VA_ARGS__}, \
+#define CALL(function, result, ...)                                                                \
+    call(k, offsetof(struct host_calls, function), result, (const val[]){__VA_ARGS__},             \
          (int)(sizeof((const val[]){__VA_ARGS__}) / sizeof(val)))
 
-static val shared_base(struct kb *k) { return thread_field(k, KB_SHARED, offsetof(struct host_thread, shared)); }
+static val shared_base(struct kb *k)
+{
+    return thread_field(k, KB_SHARED, offsetof(struct host_thread, shared));
+}
 static val tid(struct kb *k) { return thread_field(k, KB_I32, offsetof(struct host_thread, tid)); }
 static val cta(struct kb *k) { return thread_field(k, KB_I32, offsetof(struct host_thread, cta)); }
 
@@ -154,7 +172,10 @@ static void barrier(struct kb *k)
     CALL(barrier, KB_VOID, zero, zero);
 }
 
-static void warp_sync(struct kb *k) { call(k, offsetof(struct host_calls, warp_sync), KB_VOID, NULL, 0); }
+static void warp_sync(struct kb *k)
+{
+    call(k, offsetof(struct host_calls, warp_sync), KB_VOID, NULL, 0);
+}
 
 static val shuffle_xor(struct kb *k, val x, int mask)
 {
@@ -175,8 +196,9 @@ static val opaque(struct kb *k, val x) { return kb_asm(k, KB_I32, &x, 1, "", "=r
 /* ---- functions ---- */
 
 /*
-** 2^x = 2^n 2^f, n = floor(x), f in [0, 1): 1 + f q(f), q of degree 5 through the Chebyshev nodes of (2^f - 1) / f. Relative
-** error of the polynomial 1.2e-8, of the whole in float about 1e-7; powers of two are exact. Results below 2^-126 are 0.
+** 2^x = 2^n 2^f, n = floor(x), f in [0, 1): 1 + f q(f), q of degree 5 through the Chebyshev nodes
+** of (2^f - 1) / f. Relative error of the polynomial 1.2e-8, of the whole in float about 1e-7;
+** powers of two are exact. Results below 2^-126 are 0.
 */
 static val exp2_host(struct kb *k, val x)
 {
@@ -203,7 +225,8 @@ static val exp2_host(struct kb *k, val x)
 
 /*
 ** log2 x = e + log2 m, m in [sqrt 1/2, sqrt 2); with s = (m - 1) / (m + 1), |s| < 0.172:
-** log2 m = 2 / ln 2 (s + s^3/3 + s^5/5 + s^7/7 + s^9/9), truncated at 2e-9. Subnormals are scaled by 2^23 first.
+** log2 m = 2 / ln 2 (s + s^3/3 + s^5/5 + s^7/7 + s^9/9), truncated at 2e-9. Subnormals are scaled
+** by 2^23 first.
 */
 static val log2_host(struct kb *k, val x)
 {
@@ -246,7 +269,10 @@ static val group_of(struct kb *k) { return kb_andi(k, kb_lane(k), 3); }
 static val y_index(struct kb *k) { return kb_lshri(k, kb_lane(k), 2); }
 static val x_row(struct kb *k, int i) { return kb_addi(k, y_index(k), 8 * i); }
 static val result_y(struct kb *k, int e) { return kb_addi(k, kb_shli(k, group_of(k), 1), e); }
-static val k_index(struct kb *k, int e) { return kb_addi(k, kb_shli(k, group_of(k), 1), (e & 1) + (e & 2) * 4); }
+static val k_index(struct kb *k, int e)
+{
+    return kb_addi(k, kb_shli(k, group_of(k), 1), (e & 1) + (e & 2) * 4);
+}
 
 static int reduce_masks(const struct target *t, int masks[4])
 {
@@ -283,7 +309,8 @@ static val widen(struct kb *k, int type, const val *pairs, int n)
         return LLVMBuildFPExt(kb_llvm_builder(k), halves, kb_llvm_type(k, KB_VEC(KB_F32, n)), "");
     }
     val words = kb_zext(k, kb_bitcast(k, packed, KB_VEC(KB_I16, n)), KB_VEC(KB_I32, n));
-    return type == KB_F16 ? soft_widen(k, words, n) : kb_bitcast(k, kb_shli(k, words, 16), KB_VEC(KB_F32, n));
+    return type == KB_F16 ? soft_widen(k, words, n)
+                          : kb_bitcast(k, kb_shli(k, words, 16), KB_VEC(KB_F32, n));
 }
 
 static void mma(struct kb *k, int type, val *acc, const val *x, const val *y)
@@ -309,7 +336,8 @@ static void x_from_result(struct kb *k, int type, const val *r, val *pairs)
 {
     for (int row = 0; row < 2; row++)
         for (int half = 0; half < 2; half++)
-            pairs[row * 2 + half] = kb_pack_half(k, r[(half * 2 + row) * 2], r[(half * 2 + row) * 2 + 1], type);
+            pairs[row * 2 + half] =
+                kb_pack_half(k, r[(half * 2 + row) * 2], r[(half * 2 + row) * 2 + 1], type);
 }
 
 const struct target_ops target_ops_host = {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** target_nvptx.c - NVIDIA GPUs: roles as NVVM intrinsics. Fragment layouts: PTX ISA, "Matrix fragments for mma.m16n8k16".
+** target_nvptx.c - NVIDIA GPUs: roles as NVVM intrinsics. Fragment layouts: PTX ISA, "Matrix
+** fragments for mma.m16n8k16".
 **
-** lane = 4 g + c. X is the A operand (query rows g and g+8), Y the B operand (y = g, k shares by c), the result holds rows
-** g, g+8 and y = 2c, 2c+1; so two results over 8 y each are the A operand over those 16 y, without moving anything.
+** lane = 4 g + c. X is the A operand (query rows g and g+8), Y the B operand (y = g, k shares by
+** c), the result holds rows g, g+8 and y = 2c, 2c+1; so two results over 8 y each are the A operand
+** over those 16 y, without moving anything.
 */
 #include <llvm-c/Core.h>
 #include <llvm-c/Target.h>
@@ -48,27 +50,39 @@ static void entry(struct kb *k, const char *symbol, const char *abi, int threads
         kb_bind_param(k, names[i], LLVMGetParam(f, (unsigned)i));
 }
 
-/* One external block, sized at launch: constant offsets into it are never split or shrunk by the optimiser. */
+/* One external block, sized at launch: constant offsets into it are never split or shrunk by the
+** optimiser. */
 static val shared_base(struct kb *k)
 {
     LLVMModuleRef m = kb_llvm_module(k);
     val g = LLVMGetNamedGlobal(m, "kvk_shared");
     if (!g) {
-        g = LLVMAddGlobalInAddressSpace(m, LLVMArrayType2(kb_llvm_type(k, KB_I8), 0), "kvk_shared", 3);
+        g = LLVMAddGlobalInAddressSpace(m, LLVMArrayType2(kb_llvm_type(k, KB_I8), 0), "kvk_shared",
+                                        3);
         LLVMSetLinkage(g, LLVMExternalLinkage);
         LLVMSetAlignment(g, 128);
     }
     return g;
 }
 
-static val tid(struct kb *k) { return kb_intrinsic(k, "llvm.nvvm.read.ptx.sreg.tid.x", NULL, 0, NULL, 0); }
-static val cta(struct kb *k) { return kb_intrinsic(k, "llvm.nvvm.read.ptx.sreg.ctaid.x", NULL, 0, NULL, 0); }
-static void barrier(struct kb *k) { KB_CALL("llvm.nvvm.barrier.cta.sync.aligned.all", kb_i32(k, 0)); }
+static val tid(struct kb *k)
+{
+    return kb_intrinsic(k, "llvm.nvvm.read.ptx.sreg.tid.x", NULL, 0, NULL, 0);
+}
+static val cta(struct kb *k)
+{
+    return kb_intrinsic(k, "llvm.nvvm.read.ptx.sreg.ctaid.x", NULL, 0, NULL, 0);
+}
+static void barrier(struct kb *k)
+{
+    KB_CALL("llvm.nvvm.barrier.cta.sync.aligned.all", kb_i32(k, 0));
+}
 static void warp_sync(struct kb *k) { KB_CALL("llvm.nvvm.bar.warp.sync", kb_i32(k, -1)); }
 
 static val shuffle_xor(struct kb *k, val x, int mask)
 {
-    return KB_CALL("llvm.nvvm.shfl.sync.bfly.i32", kb_i32(k, -1), x, kb_i32(k, mask), kb_i32(k, 31));
+    return KB_CALL("llvm.nvvm.shfl.sync.bfly.i32", kb_i32(k, -1), x, kb_i32(k, mask),
+                   kb_i32(k, 31));
 }
 
 static val shuffle(struct kb *k, val x, val lane)
@@ -76,13 +90,20 @@ static val shuffle(struct kb *k, val x, val lane)
     return KB_CALL("llvm.nvvm.shfl.sync.idx.i32", kb_i32(k, -1), x, lane, kb_i32(k, 31));
 }
 
-/* A warp-wide minimum of equal values: redux writes a uniform register, so the assembler knows what depends on it to be uniform and
-** keeps loops over it free of code for diverged warps (which, up to sm_89, costs spills around every shuffle). */
-static val uniform(struct kb *k, val x) { return KB_CALL("llvm.nvvm.redux.sync.umin", x, kb_i32(k, -1)); }
+/* A warp-wide minimum of equal values: redux writes a uniform register, so the assembler knows what
+** depends on it to be uniform and keeps loops over it free of code for diverged warps (which, up to
+** sm_89, costs spills around every shuffle). */
+static val uniform(struct kb *k, val x)
+{
+    return KB_CALL("llvm.nvvm.redux.sync.umin", x, kb_i32(k, -1));
+}
 
 static val opaque(struct kb *k, val x) { return kb_asm(k, KB_I32, &x, 1, "", "=r,0", true); }
 /* .ftz: results below 2^-126 are 0, which saves the three instructions that would keep them. */
-static val exp2_approx(struct kb *k, val x) { return KB_CALL_T("llvm.nvvm.ex2.approx.ftz", KB_F32, x); }
+static val exp2_approx(struct kb *k, val x)
+{
+    return KB_CALL_T("llvm.nvvm.ex2.approx.ftz", KB_F32, x);
+}
 static val log2_approx(struct kb *k, val x) { return KB_CALL("llvm.nvvm.lg2.approx.f", x); }
 static val rsqrt_approx(struct kb *k, val x) { return KB_CALL("llvm.nvvm.rsqrt.approx.f", x); }
 static val rcp_approx(struct kb *k, val x) { return KB_CALL("llvm.nvvm.rcp.approx.ftz.f", x); }
@@ -106,7 +127,10 @@ static val group_of(struct kb *k) { return kb_andi(k, kb_lane(k), 3); }
 static val y_index(struct kb *k) { return kb_lshri(k, kb_lane(k), 2); }
 static val x_row(struct kb *k, int i) { return kb_addi(k, y_index(k), 8 * i); }
 static val result_y(struct kb *k, int e) { return kb_addi(k, kb_shli(k, group_of(k), 1), e); }
-static val k_index(struct kb *k, int e) { return kb_addi(k, kb_shli(k, group_of(k), 1), (e & 1) + (e & 2) * 4); }
+static val k_index(struct kb *k, int e)
+{
+    return kb_addi(k, kb_shli(k, group_of(k), 1), (e & 1) + (e & 2) * 4);
+}
 
 static int reduce_masks(const struct target *t, int masks[4])
 {
@@ -118,7 +142,8 @@ static int reduce_masks(const struct target *t, int masks[4])
 
 static void mma(struct kb *k, int type, val *acc, const val *x, const val *y)
 {
-    val a[6] = {x[0], x[2], x[1], x[3], y[0], y[1]}; /* registers: (row, k half) = (0,0) (1,0) (0,1) (1,1) */
+    val a[6] = {x[0], x[2], x[1],
+                x[3], y[0], y[1]}; /* registers: (row, k half) = (0,0) (1,0) (0,1) (1,1) */
     const char *name = "llvm.nvvm.mma.m16n8k16.row.col.bf16";
     if (type == KB_F16) {
         name = "llvm.nvvm.mma.m16n8k16.row.col.f32.f32";
@@ -136,7 +161,8 @@ static void x_from_result(struct kb *k, int type, const val *r, val *pairs)
 {
     for (int row = 0; row < 2; row++)
         for (int half = 0; half < 2; half++)
-            pairs[row * 2 + half] = kb_pack_half(k, r[(half * 2 + row) * 2], r[(half * 2 + row) * 2 + 1], type);
+            pairs[row * 2 + half] =
+                kb_pack_half(k, r[(half * 2 + row) * 2], r[(half * 2 + row) * 2 + 1], type);
 }
 
 const struct target_ops target_ops_nvptx = {

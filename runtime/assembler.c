@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** assembler.c - the name says which build it is: the version found in its real path and its size, which differs
-** between releases even where the path does not say.
+** assembler.c - the name says which build it is: the version found in its real path and its size,
+** which differs between releases even where the path does not say.
 */
 #include "assembler.h"
 
@@ -30,7 +30,8 @@ static const char *const library_dirs[] = {
     "/usr/local/cuda/lib64", TARGET_DIR, MULTIARCH_DIR, "/usr/lib64", "/usr/lib",
 };
 
-/* The longest run of digits and dots in a path, the last one of equals: "13.0" of /usr/local/cuda-13.0/...; or "". */
+/* The longest run of digits and dots in a path, the last one of equals: "13.0" of
+** /usr/local/cuda-13.0/...; or "". */
 static void version_in(const char *path, char *out, size_t cap)
 {
     size_t best = 0, best_at = 0;
@@ -56,25 +57,29 @@ static int take(struct assembler *out, enum assembler_kind kind, const char *pat
     struct stat st;
     char real[PATH_MAX], version[32];
     size_t length = strlen(path);
-    if (length >= sizeof out->path || !realpath(path, real) || stat(real, &st) != 0 || !S_ISREG(st.st_mode))
+    if (length >= sizeof out->path || !realpath(path, real) || stat(real, &st) != 0 ||
+        !S_ISREG(st.st_mode))
         return 0;
     if (kind == ASSEMBLER_PTXAS && access(real, X_OK) != 0)
         return 0;
     version_in(real, version, sizeof version);
     memcpy(out->path, path, length + 1);
     out->kind = kind;
-    snprintf(out->name, sizeof out->name, "%s %s%s%lld", kind == ASSEMBLER_PTXAS ? "ptxas" : "nvJitLink", version,
-             *version ? " " : "", (long long)st.st_size);
+    snprintf(out->name, sizeof out->name, "%s %s%s%lld",
+             kind == ASSEMBLER_PTXAS ? "ptxas" : "nvJitLink", version, *version ? " " : "",
+             (long long)st.st_size);
     return 1;
 }
 
 /* `file` in each directory of a colon-separated list. */
-static int take_from_list(struct assembler *out, enum assembler_kind kind, const char *list, const char *file)
+static int take_from_list(struct assembler *out, enum assembler_kind kind, const char *list,
+                          const char *file)
 {
     char path[PATH_MAX];
     while (list && *list) {
         size_t n = strcspn(list, ":");
-        if (n && snprintf(path, sizeof path, "%.*s/%s", (int)n, list, file) < (int)sizeof path && take(out, kind, path))
+        if (n && snprintf(path, sizeof path, "%.*s/%s", (int)n, list, file) < (int)sizeof path &&
+            take(out, kind, path))
             return 1;
         list += n + (list[n] == ':');
     }
@@ -82,8 +87,8 @@ static int take_from_list(struct assembler *out, enum assembler_kind kind, const
 }
 
 /*
-** The loader's cache holds every path as a NUL-ended string, in each of its formats: looking for "/NAME\0" needs no
-** knowledge of them, and a wrong guess is refused by take().
+** The loader's cache holds every path as a NUL-ended string, in each of its formats: looking for
+** "/NAME\0" needs no knowledge of them, and a wrong guess is refused by take().
 */
 static int take_from_loader_cache(struct assembler *out, const char *soname)
 {
@@ -114,7 +119,8 @@ static int take_from_loader_cache(struct assembler *out, const char *soname)
 static int take_library(struct assembler *out, const char *soname)
 {
     char path[PATH_MAX];
-    if (take_from_list(out, ASSEMBLER_NVJITLINK, env_get(ENV_LIBRARY_PATH), soname) || take_from_loader_cache(out, soname))
+    if (take_from_list(out, ASSEMBLER_NVJITLINK, env_get(ENV_LIBRARY_PATH), soname) ||
+        take_from_loader_cache(out, soname))
         return 1;
     for (size_t i = 0; i < sizeof library_dirs / sizeof *library_dirs; i++) {
         snprintf(path, sizeof path, "%s/%s", library_dirs[i], soname);

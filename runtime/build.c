@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** build.c - one kernel, from its key to entries that can be launched. Everything slow happens here, under no lock.
+** build.c - one kernel, from its key to entries that can be launched. Everything slow happens here,
+** under no lock.
 */
 #include "context.h"
 
@@ -30,8 +31,10 @@ static kvk_status check_manifest(const kvk_context *ctx, struct kernel *k, kvk_e
     if (!object_get(&k->object, "kernel", k->name, sizeof k->name))
         return ERR(err, KVK_E_OBJECT, "a manifest has no line \"kernel\"");
     if (!object_get_int(&k->object, "abi", &abi) || abi != KVK_ABI_VERSION)
-        return ERR(err, KVK_E_OBJECT, "kernel %s has another argument layout than version %d", k->name, KVK_ABI_VERSION);
-    if (!object_get(&k->object, "target", target, sizeof target) || strcmp(target, ctx->info.target) != 0)
+        return ERR(err, KVK_E_OBJECT, "kernel %s has another argument layout than version %d",
+                   k->name, KVK_ABI_VERSION);
+    if (!object_get(&k->object, "target", target, sizeof target) ||
+        strcmp(target, ctx->info.target) != 0)
         return ERR(err, KVK_E_OBJECT, "kernel %s is not made for %s", k->name, ctx->info.target);
     if (!object_get_int(&k->object, "rows", &k->rows))
         k->rows = 0;
@@ -42,12 +45,14 @@ static kvk_status check_manifest(const kvk_context *ctx, struct kernel *k, kvk_e
     return KVK_OK;
 }
 
-static kvk_status find_entry(kvk_context *ctx, struct kernel *k, const char *kind, struct driver_entry *out, kvk_error *err)
+static kvk_status find_entry(kvk_context *ctx, struct kernel *k, const char *kind,
+                             struct driver_entry *out, kvk_error *err)
 {
     char name[32], value[256], line[300];
     snprintf(name, sizeof name, "entry %s", kind);
     if (!object_get(&k->object, name, value, sizeof value))
-        return ERR(err, KVK_E_OBJECT, "kernel %s has no line \"%s\" in its manifest", k->name, name);
+        return ERR(err, KVK_E_OBJECT, "kernel %s has no line \"%s\" in its manifest", k->name,
+                   name);
     snprintf(line, sizeof line, "%s %s", kind, value);
     kvk_status status = ctx->driver->entry(ctx->device, k->module, line, out, err);
     if (!status && !out->threads)
@@ -65,7 +70,9 @@ static kvk_status check_tiles(const struct kernel *k, const char *kind, kvk_erro
         missing = "rows";
     else if (strcmp(kind, "decode") == 0 && k->tile_tokens < 1)
         missing = "tile_tokens";
-    return missing ? ERR(err, KVK_E_OBJECT, "kernel %s: its manifest has no \"%s\"", k->name, missing) : KVK_OK;
+    return missing
+               ? ERR(err, KVK_E_OBJECT, "kernel %s: its manifest has no \"%s\"", k->name, missing)
+               : KVK_OK;
 }
 
 /* Object bytes in k -> module and entries. On failure the bytes stay, the module does not. */
@@ -105,8 +112,8 @@ static kvk_status adopt(struct kernel *k, void *bytes, size_t size, kvk_error *e
 }
 
 /* The generator's object under the runtime's key text, which alone names it in the cache. */
-static kvk_status seal_under_key(const struct kernel *k, const void *object, size_t bytes, void **out, size_t *out_bytes,
-                                 kvk_error *err)
+static kvk_status seal_under_key(const struct kernel *k, const void *object, size_t bytes,
+                                 void **out, size_t *out_bytes, kvk_error *err)
 {
     struct object parts;
     kvk_status status = object_parse(object, bytes, &parts, err);
@@ -117,7 +124,8 @@ static kvk_status seal_under_key(const struct kernel *k, const void *object, siz
     return object_seal(&parts, out, out_bytes, err);
 }
 
-static kvk_status compile(kvk_context *ctx, struct kernel *k, const struct gen_request *request, kvk_error *err)
+static kvk_status compile(kvk_context *ctx, struct kernel *k, const struct gen_request *request,
+                          kvk_error *err)
 {
     const struct gen_api *api;
     struct gen_artifacts made = {0};
@@ -131,7 +139,8 @@ static kvk_status compile(kvk_context *ctx, struct kernel *k, const struct gen_r
     if (!made.data[GEN_EMIT_OBJECT])
         status = ERR(err, KVK_E_GENERATOR, "the generator made no object");
     else
-        status = seal_under_key(k, made.data[GEN_EMIT_OBJECT], made.bytes[GEN_EMIT_OBJECT], &bytes, &size, err);
+        status = seal_under_key(k, made.data[GEN_EMIT_OBJECT], made.bytes[GEN_EMIT_OBJECT], &bytes,
+                                &size, err);
     api->artifacts_free(&made);
     if (status)
         return status;
@@ -140,13 +149,15 @@ static kvk_status compile(kvk_context *ctx, struct kernel *k, const struct gen_r
     return adopt(k, bytes, size, err);
 }
 
-/* Is this object's trouble with the driver of a kind that PTX, which the driver assembles itself, could get round? */
+/* Is this object's trouble with the driver of a kind that PTX, which the driver assembles itself,
+** could get round? */
 static int ptx_could_help(const struct gen_request *request, kvk_status status)
 {
     return status == KVK_E_UNSUPPORTED && request->assemble;
 }
 
-static kvk_status fetch(kvk_context *ctx, struct kernel *k, const struct gen_request *request, int *found, kvk_error *err)
+static kvk_status fetch(kvk_context *ctx, struct kernel *k, const struct gen_request *request,
+                        int *found, kvk_error *err)
 {
     size_t size;
     void *bytes = cache_load(&ctx->cache, k->key, &size);
@@ -156,14 +167,19 @@ static kvk_status fetch(kvk_context *ctx, struct kernel *k, const struct gen_req
         return adopt(k, bytes, size, err);
     }
     if (ctx->compile == KVK_COMPILE_NEVER)
-        return ERR(err, KVK_E_MISS, "%s kernel for %s, layout %s, head size %d, gqa %d, page %d, %s is not in the cache, and "
-                   "compiling is not allowed", request->kind, request->target, request->layout, request->head_size,
-                   request->gqa, request->page_tokens, request->dtype == KVK_FLOAT16 ? "fp16" : "bf16");
+        return ERR(err, KVK_E_MISS,
+                   "%s kernel for %s, layout %s, head size %d, gqa %d, page %d, %s is not in the "
+                   "cache, and "
+                   "compiling is not allowed",
+                   request->kind, request->target, request->layout, request->head_size,
+                   request->gqa, request->page_tokens,
+                   request->dtype == KVK_FLOAT16 ? "fp16" : "bf16");
     return KVK_OK;
 }
 
 /* A driver older than the cubin: the same kernel as PTX, under its own key. */
-static kvk_status build_ptx(kvk_context *ctx, struct kernel *k, const struct gen_request *request, kvk_error *err)
+static kvk_status build_ptx(kvk_context *ctx, struct kernel *k, const struct gen_request *request,
+                            kvk_error *err)
 {
     struct gen_request ptx = *request;
     char *cubin_key = k->key;
@@ -186,24 +202,27 @@ static kvk_status build_ptx(kvk_context *ctx, struct kernel *k, const struct gen
     if (status && err && first.status)
         *err = first;
     else if (!status && ctx->log)
-        ctx->log(ctx->log_data, KVK_LOG_WARNING, "the driver is older than the assembled kernel: using PTX instead");
+        ctx->log(ctx->log_data, KVK_LOG_WARNING,
+                 "the driver is older than the assembled kernel: using PTX instead");
     return status;
 }
 
-static kvk_status finish(kvk_context *ctx, struct kernel *k, const struct gen_request *request, kvk_error *err)
+static kvk_status finish(kvk_context *ctx, struct kernel *k, const struct gen_request *request,
+                         kvk_error *err)
 {
     kvk_status status = load(ctx, k, request->kind, err);
     return ptx_could_help(request, status) ? build_ptx(ctx, k, request, err) : status;
 }
 
-kvk_status build_from_cache(kvk_context *ctx, struct kernel *k, const struct gen_request *request, int *found,
-                            kvk_error *err)
+kvk_status build_from_cache(kvk_context *ctx, struct kernel *k, const struct gen_request *request,
+                            int *found, kvk_error *err)
 {
     double start = clock_ms();
     kvk_status status = fetch(ctx, k, request, found, err);
     if (!status && *found)
         status = finish(ctx, k, request, err);
-    if (status == KVK_E_OBJECT && ctx->compile != KVK_COMPILE_NEVER) { /* whole, but of no use: a miss, to be replaced */
+    if (status == KVK_E_OBJECT &&
+        ctx->compile != KVK_COMPILE_NEVER) { /* whole, but of no use: a miss, to be replaced */
         drop_bytes(k);
         *found = 0;
         status = KVK_OK;
@@ -212,7 +231,8 @@ kvk_status build_from_cache(kvk_context *ctx, struct kernel *k, const struct gen
     return status;
 }
 
-kvk_status build_by_compiling(kvk_context *ctx, struct kernel *k, const struct gen_request *request, kvk_error *err)
+kvk_status build_by_compiling(kvk_context *ctx, struct kernel *k, const struct gen_request *request,
+                              kvk_error *err)
 {
     double start = clock_ms();
     kvk_status status = compile(ctx, k, request, err);

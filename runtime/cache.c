@@ -2,9 +2,10 @@
 /*
 ** cache.c - finding, reading and publishing entries.
 **
-** An entry is written beside its final name under a name nobody else can have, synced, and renamed: readers see a whole
-** file or none, and the last of several writers wins with equal bytes. A process killed anywhere leaves at most a
-** temporary file, which a later sweep removes. No lock is taken, so none can be left behind.
+** An entry is written beside its final name under a name nobody else can have, synced, and renamed:
+** readers see a whole file or none, and the last of several writers wins with equal bytes. A
+** process killed anywhere leaves at most a temporary file, which a later sweep removes. No lock is
+** taken, so none can be left behind.
 */
 #include "cache.h"
 
@@ -46,8 +47,8 @@ char *cache_resolve_dir(const char *dir)
     return env && env[0] == '/' ? join(env, "/.cache/kvkiln") : NULL;
 }
 
-kvk_status cache_open(struct cache *cache, const char *dir, uint64_t limit_bytes, cache_log *log, void *log_data,
-                      kvk_error *err)
+kvk_status cache_open(struct cache *cache, const char *dir, uint64_t limit_bytes, cache_log *log,
+                      void *log_data, kvk_error *err)
 {
     memset(cache, 0, sizeof *cache);
     const char *asked = dir ? dir : env_get(ENV_CACHE_DIR);
@@ -85,8 +86,9 @@ static void trouble(struct cache *cache, const char *what, int error, int disabl
         snprintf(line, sizeof line, "kernel cache %s: %s: %s%s", cache->dir, what, strerror(error),
                  disable ? "; new kernels are kept in memory only" : "");
     else
-        snprintf(line, sizeof line, "no kernel cache: none of KVKILN_CACHE_DIR, XDG_CACHE_HOME, HOME names a "
-                                    "directory; kernels are kept in memory only");
+        snprintf(line, sizeof line,
+                 "no kernel cache: none of KVKILN_CACHE_DIR, XDG_CACHE_HOME, HOME names a "
+                 "directory; kernels are kept in memory only");
     cache->log(cache->log_data, KVK_LOG_WARNING, line);
 }
 
@@ -124,7 +126,8 @@ static void *read_all(int fd, size_t size)
     return NULL;
 }
 
-/* The use of an entry is its modification time; written at most once an hour, so that hits stay reads. */
+/* The use of an entry is its modification time; written at most once an hour, so that hits stay
+** reads. */
 static void refresh(int fd, const struct stat *st)
 {
     if (time(NULL) - st->st_mtime > REFRESH_SECONDS && futimens(fd, NULL) != 0)
@@ -143,9 +146,11 @@ void *cache_load(struct cache *cache, const char *key, size_t *bytes)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return NULL;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && (uint64_t)st.st_size <= CACHE_ENTRY_MOST_BYTES)
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+        (uint64_t)st.st_size <= CACHE_ENTRY_MOST_BYTES)
         data = read_all(fd, (size_t)st.st_size);
-    if (data && (object_parse(data, (size_t)st.st_size, &object, NULL) != KVK_OK || strcmp(object.key, key) != 0)) {
+    if (data && (object_parse(data, (size_t)st.st_size, &object, NULL) != KVK_OK ||
+                 strcmp(object.key, key) != 0)) {
         free(data);
         data = NULL;
     }
@@ -188,13 +193,15 @@ static uint64_t random_bits(void)
     return (uint64_t)now.tv_nsec << 32 ^ (uint64_t)(uintptr_t)&bits ^ (uint64_t)getpid() << 16;
 }
 
-/* A file that no other process, thread or machine has: made exclusively, tried again under another name. */
+/* A file that no other process, thread or machine has: made exclusively, tried again under another
+** name. */
 static int open_temporary(const char *path, char temporary[PATH_CAP])
 {
     const char *name = strrchr(path, '/') + 1;
     for (int i = 0; i < NAME_TRIES; i++) {
-        int n = snprintf(temporary, PATH_CAP, "%.*s.%.*s.%ld.%016llx.tmp", (int)(name - path), path,
-                         KEY_HASH_CHARS - 1, name, (long)getpid(), (unsigned long long)random_bits());
+        int n =
+            snprintf(temporary, PATH_CAP, "%.*s.%.*s.%ld.%016llx.tmp", (int)(name - path), path,
+                     KEY_HASH_CHARS - 1, name, (long)getpid(), (unsigned long long)random_bits());
         if (n < 0 || n >= PATH_CAP) {
             errno = ENAMETOOLONG;
             return -1;
@@ -206,7 +213,8 @@ static int open_temporary(const char *path, char temporary[PATH_CAP])
     return -1;
 }
 
-/* Past a file size limit, write raises SIGXFSZ, whose default ends the process: it is held back and taken here. */
+/* Past a file size limit, write raises SIGXFSZ, whose default ends the process: it is held back and
+** taken here. */
 static int write_all(int fd, const void *data, size_t bytes)
 {
     sigset_t limit, before, pending;

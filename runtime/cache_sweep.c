@@ -2,9 +2,9 @@
 /*
 ** cache_sweep.c - keeping the directory inside its bound.
 **
-** Only names of this cache are counted or removed; whatever else lies in the directory stays. Several processes may
-** sweep at once: a file that another one removed first is no trouble. An entry that is removed while it is being read
-** stays readable to that reader.
+** Only names of this cache are counted or removed; whatever else lies in the directory stays.
+** Several processes may sweep at once: a file that another one removed first is no trouble. An
+** entry that is removed while it is being read stays readable to that reader.
 */
 #include "cache.h"
 
@@ -89,7 +89,8 @@ static int collect(DIR *stream, struct list *list)
     time_t now = time(NULL);
     for (struct dirent *d; (d = readdir(stream)) != NULL;) {
         int entry = cache_is_entry(d->d_name), temporary = cache_is_temporary(d->d_name);
-        if ((!entry && !temporary) || fstatat(dir, d->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
+        if ((!entry && !temporary) || fstatat(dir, d->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISREG(st.st_mode))
             continue;
         int e = 0;
         if (temporary && now - st.st_mtime > STALE_SECONDS)

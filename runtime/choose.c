@@ -62,13 +62,15 @@ static kvk_status open_auto(kvk_context *ctx, kvk_error *err)
     for (int i = 0; i < DRIVERS; i++) {
         if (!open_first(ctx, drivers[i], why, sizeof why))
             continue;
-        snprintf(ctx->reason, sizeof ctx->reason, "auto: the first usable %s device%s", drivers[i]->name, why);
+        snprintf(ctx->reason, sizeof ctx->reason, "auto: the first usable %s device%s",
+                 drivers[i]->name, why);
         return KVK_OK;
     }
     return ERR(err, KVK_E_DEVICE, "no usable device%s", why);
 }
 
-/* "cuda:1" -> driver and index; the index may be left out. host:1 and host:2 are for tests: driver_host.c. */
+/* "cuda:1" -> driver and index; the index may be left out. host:1 and host:2 are for tests:
+** driver_host.c. */
 static int parse_name(const char *name, const struct driver **driver, int *index)
 {
     size_t n = strcspn(name, ":");
@@ -95,15 +97,18 @@ kvk_status choose_device(kvk_context *ctx, const char *name, kvk_error *err)
     if (!name || strcmp(name, "auto") == 0)
         return open_auto(ctx, err);
     if (!parse_name(name, &driver, &index))
-        return ERR(err, KVK_E_ARG, "device \"%s\": accepted \"auto\", \"host\", \"cuda:N\", \"hip:N\"", name);
+        return ERR(err, KVK_E_ARG,
+                   "device \"%s\": accepted \"auto\", \"host\", \"cuda:N\", \"hip:N\"", name);
     kvk_status status = driver->count(&devices, &below);
     if (!status && index >= devices)
-        status = error_set(&below, KVK_E_DEVICE, __func__, "there %s %d %s device%s", devices == 1 ? "is" : "are", devices,
-                           driver->name, devices == 1 ? "" : "s");
+        status =
+            error_set(&below, KVK_E_DEVICE, __func__, "there %s %d %s device%s",
+                      devices == 1 ? "is" : "are", devices, driver->name, devices == 1 ? "" : "s");
     if (!status)
         status = open_one(ctx, driver, index, &below);
     if (status)
-        return error_driver(err, KVK_E_DEVICE, below.driver, below.where, "device %s cannot be used: %s", name, below.text);
+        return error_driver(err, KVK_E_DEVICE, below.driver, below.where,
+                            "device %s cannot be used: %s", name, below.text);
     snprintf(ctx->reason, sizeof ctx->reason, "named by the caller");
     return KVK_OK;
 }

@@ -2,9 +2,9 @@
 /*
 ** driver_cuda.c - the CUDA driver by dlopen, with prototypes of our own.
 **
-** Works in the device's primary context, the one that PyTorch and the CUDA runtime use, so that pointers and streams are
-** theirs and ours. Every call enters it (push) and leaves it (pop) unless it is current already: the calling thread's
-** context is always as it was.
+** Works in the device's primary context, the one that PyTorch and the CUDA runtime use, so that
+** pointers and streams are theirs and ours. Every call enters it (push) and leaves it (pop) unless
+** it is current already: the calling thread's context is always as it was.
 */
 #include "driver.h"
 
@@ -16,11 +16,22 @@
 #include <string.h>
 
 enum {
-    CUDA_SUCCESS = 0, CUDA_OUT_OF_MEMORY = 2, CUDA_NO_DEVICE = 100, CUDA_INVALID_IMAGE = 200, CUDA_NO_BINARY_FOR_GPU = 209,
-    CUDA_INVALID_PTX = 218, CUDA_UNSUPPORTED_PTX_VERSION = 222,
-    DEVICE_MULTIPROCESSORS = 16, DEVICE_MAJOR = 75, DEVICE_MINOR = 76,
-    FUNCTION_STATIC_SHARED = 1, FUNCTION_LOCAL = 3, FUNCTION_REGISTERS = 4, FUNCTION_MAX_DYNAMIC_SHARED = 8,
-    JIT_ERROR_LOG = 5, JIT_ERROR_LOG_BYTES = 6,
+    CUDA_SUCCESS = 0,
+    CUDA_OUT_OF_MEMORY = 2,
+    CUDA_NO_DEVICE = 100,
+    CUDA_INVALID_IMAGE = 200,
+    CUDA_NO_BINARY_FOR_GPU = 209,
+    CUDA_INVALID_PTX = 218,
+    CUDA_UNSUPPORTED_PTX_VERSION = 222,
+    DEVICE_MULTIPROCESSORS = 16,
+    DEVICE_MAJOR = 75,
+    DEVICE_MINOR = 76,
+    FUNCTION_STATIC_SHARED = 1,
+    FUNCTION_LOCAL = 3,
+    FUNCTION_REGISTERS = 4,
+    FUNCTION_MAX_DYNAMIC_SHARED = 8,
+    JIT_ERROR_LOG = 5,
+    JIT_ERROR_LOG_BYTES = 6,
     STREAM_NON_BLOCKING = 1,
     OPT_IN_SHARED_BYTES = 48 << 10 /* more dynamic shared memory must be asked for */
 };
@@ -48,14 +59,17 @@ static kvk_status failed(const struct cuda *c, int code, const char *call, kvk_e
     const char *name = NULL;
     if (!c->fn.error_name || c->fn.error_name(code, &name) != CUDA_SUCCESS || !name)
         name = "unknown error";
-    return error_driver(err, code == CUDA_OUT_OF_MEMORY ? KVK_E_MEMORY : KVK_E_DRIVER, code, call, "%s: %s (%d)", call, name,
-                        code);
+    return error_driver(err, code == CUDA_OUT_OF_MEMORY ? KVK_E_MEMORY : KVK_E_DRIVER, code, call,
+                        "%s: %s (%d)", call, name, code);
 }
 
 /* Loads the library and its calls into *c, and initialises it. */
 static kvk_status cuda_load(struct cuda *c, kvk_error *err)
 {
-    static const struct { const char *symbol; size_t offset; } calls[] = {
+    static const struct {
+        const char *symbol;
+        size_t offset;
+    } calls[] = {
 #define FN(name, symbol, parameters) {symbol, offsetof(struct cuda_fn, name)},
 #include "cuda_fn.def"
 #undef FN
@@ -68,7 +82,8 @@ static kvk_status cuda_load(struct cuda *c, kvk_error *err)
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         void *symbol = dlsym(c->library, calls[i].symbol);
         if (!symbol)
-            return ERR(err, KVK_E_DEVICE, "the NVIDIA driver is too old: it has no %s", calls[i].symbol);
+            return ERR(err, KVK_E_DEVICE, "the NVIDIA driver is too old: it has no %s",
+                       calls[i].symbol);
         memcpy((char *)&c->fn + calls[i].offset, &symbol, sizeof symbol);
     }
     int code = c->fn.init(0);
@@ -101,21 +116,27 @@ static kvk_status count(int *devices, kvk_error *err)
 }
 
 /*
-** The name kernels are made for. Architecture-specific code ("a") runs on exactly its own device; the plain ones also on
-** later devices of the same major number.
+** The name kernels are made for. Architecture-specific code ("a") runs on exactly its own device;
+** the plain ones also on later devices of the same major number.
 */
 static kvk_status target_name(int major, int minor, char *out, size_t cap, kvk_error *err)
 {
-    static const struct { int major, minor, exact; const char *name; } targets[] = {
+    static const struct {
+        int major, minor, exact;
+        const char *name;
+    } targets[] = {
         {8, 0, 0, "sm_80"},    {8, 6, 0, "sm_86"},    {8, 9, 0, "sm_89"},    {9, 0, 1, "sm_90a"},
         {10, 0, 1, "sm_100a"}, {10, 3, 1, "sm_103a"}, {12, 0, 1, "sm_120a"}, {12, 1, 1, "sm_121a"},
     };
     const char *name = NULL;
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
-        if (targets[i].major == major && (targets[i].exact ? targets[i].minor == minor : targets[i].minor <= minor))
+        if (targets[i].major == major &&
+            (targets[i].exact ? targets[i].minor == minor : targets[i].minor <= minor))
             name = targets[i].name;
     if (!name)
-        return ERR(err, KVK_E_DEVICE, "compute capability %d.%d is not supported: 8.0 to 8.9, 9.0, 10.0, 10.3, 12.0, 12.1 are",
+        return ERR(err, KVK_E_DEVICE,
+                   "compute capability %d.%d is not supported: 8.0 to 8.9, 9.0, 10.0, 10.3, 12.0, "
+                   "12.1 are",
                    major, minor);
     snprintf(out, cap, "%s", name);
     return KVK_OK;
@@ -131,7 +152,8 @@ static kvk_status describe(struct cuda *c, struct driver_device_info *info, kvk_
     if (!code)
         code = c->fn.device_memory(&memory, c->device), call = "cuDeviceTotalMem_v2";
     if (!code)
-        code = c->fn.device_attribute(&info->multiprocessors, DEVICE_MULTIPROCESSORS, c->device), call = "cuDeviceGetAttribute";
+        code = c->fn.device_attribute(&info->multiprocessors, DEVICE_MULTIPROCESSORS, c->device),
+        call = "cuDeviceGetAttribute";
     if (!code)
         code = c->fn.device_attribute(&major, DEVICE_MAJOR, c->device);
     if (!code)
@@ -143,7 +165,8 @@ static kvk_status describe(struct cuda *c, struct driver_device_info *info, kvk_
     return target_name(major, minor, info->target, sizeof info->target, err);
 }
 
-static kvk_status open_device(struct cuda *c, int index, struct driver_device_info *info, kvk_error *err)
+static kvk_status open_device(struct cuda *c, int index, struct driver_device_info *info,
+                              kvk_error *err)
 {
     int code = c->fn.device_get(&c->device, index);
     if (code)
@@ -155,7 +178,8 @@ static kvk_status open_device(struct cuda *c, int index, struct driver_device_in
     return code ? failed(c, code, "cuDevicePrimaryCtxRetain", err) : KVK_OK;
 }
 
-static kvk_status cuda_open(int index, void **device, struct driver_device_info *info, kvk_error *err)
+static kvk_status cuda_open(int index, void **device, struct driver_device_info *info,
+                            kvk_error *err)
 {
     struct cuda *c = malloc(sizeof *c);
     *device = NULL;
@@ -201,18 +225,19 @@ static void leave(struct cuda *c, int pushed)
 }
 
 /* Inside the primary context: one call whose failure is reported under its name. */
-#define INSIDE(c, call, expression, err)                    \
-    do {                                                    \
-        int pushed_;                                        \
-        kvk_status status_ = enter(c, &pushed_, err);       \
-        if (status_)                                        \
-            return status_;                                 \
-        int code_ = (c)->fn.expression;                     \
-        leave(c, pushed_);                                  \
-        return code_ ? failed(c, code_, call, err) : KVK_OK; \
+#define INSIDE(c, call, expression, err)                                                           \
+    do {                                                                                           \
+        int pushed_;                                                                               \
+        kvk_status status_ = enter(c, &pushed_, err);                                              \
+        if (status_)                                                                               \
+            return status_;                                                                        \
+        int code_ = (c)->fn.expression;                                                            \
+        leave(c, pushed_);                                                                         \
+        return code_ ? failed(c, code_, call, err) : KVK_OK;                                       \
     } while (0)
 
-/* Least driver version (as the driver counts) for a PTX version: 8.0 came with CUDA 12.0, and so on. */
+/* Least driver version (as the driver counts) for a PTX version: 8.0 came with CUDA 12.0, and so
+** on. */
 static int driver_for_ptx(int major, int minor)
 {
     if (major == 7)
@@ -222,8 +247,8 @@ static int driver_for_ptx(int major, int minor)
     return 13000 + 1000 * (major - 9) + 10 * minor;
 }
 
-static kvk_status load_failed(struct cuda *c, const struct object *o, const char *format, const char *text, int code,
-                              const char *log, kvk_error *err)
+static kvk_status load_failed(struct cuda *c, const struct object *o, const char *format,
+                              const char *text, int code, const char *log, kvk_error *err)
 {
     char target[32] = "?";
     int major = 0, minor = 0;
@@ -233,18 +258,21 @@ static kvk_status load_failed(struct cuda *c, const struct object *o, const char
         if (line && sscanf(line, ".version %d.%d", &major, &minor) == 2) {
             int need = driver_for_ptx(major, minor);
             return error_driver(err, KVK_E_UNSUPPORTED, code, "cuModuleLoadDataEx",
-                                "PTX %d.%d needs a driver for CUDA %d.%d or later, the one present is for CUDA %d.%d", major,
-                                minor, need / 1000, need % 1000 / 10, c->version / 1000, c->version % 1000 / 10);
+                                "PTX %d.%d needs a driver for CUDA %d.%d or later, the one present "
+                                "is for CUDA %d.%d",
+                                major, minor, need / 1000, need % 1000 / 10, c->version / 1000,
+                                c->version % 1000 / 10);
         }
     }
-    if (code == CUDA_NO_BINARY_FOR_GPU || code == CUDA_INVALID_IMAGE || code == CUDA_UNSUPPORTED_PTX_VERSION ||
-        code == CUDA_INVALID_PTX)
+    if (code == CUDA_NO_BINARY_FOR_GPU || code == CUDA_INVALID_IMAGE ||
+        code == CUDA_UNSUPPORTED_PTX_VERSION || code == CUDA_INVALID_PTX)
         return error_driver(err, KVK_E_UNSUPPORTED, code, "cuModuleLoadDataEx",
-                            "the driver (CUDA %d.%d) cannot load %s for %s: error %d %s", c->version / 1000,
-                            c->version % 1000 / 10, format, target, code, log);
+                            "the driver (CUDA %d.%d) cannot load %s for %s: error %d %s",
+                            c->version / 1000, c->version % 1000 / 10, format, target, code, log);
     kvk_status status = failed(c, code, "cuModuleLoadDataEx", err);
     if (err && *log)
-        snprintf(err->text + strlen(err->text), sizeof err->text - strlen(err->text), ": %.300s", log);
+        snprintf(err->text + strlen(err->text), sizeof err->text - strlen(err->text), ": %.300s",
+                 log);
     return status;
 }
 
@@ -256,7 +284,8 @@ static kvk_status load(void *device, const struct object *o, void **module, kvk_
     void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
     object_get(o, "format", format, sizeof format);
     if (strcmp(format, "ptx") != 0 && strcmp(format, "cubin") != 0)
-        return ERR(err, KVK_E_OBJECT, "an object of format \"%s\" is not for a CUDA device", format);
+        return ERR(err, KVK_E_OBJECT, "an object of format \"%s\" is not for a CUDA device",
+                   format);
     if (strcmp(format, "ptx") == 0) { /* the driver wants a NUL at its end */
         text = malloc(o->code_bytes + 1);
         if (!text)
@@ -288,25 +317,32 @@ static void unload(void *device, void *module)
 /* What the driver reports; a refused question is an unknown, not an error. */
 static void report(struct cuda *c, struct driver_entry *out)
 {
-    const struct { int attribute; int *to; } facts[] = {
-        {FUNCTION_REGISTERS, &out->registers}, {FUNCTION_LOCAL, &out->local_bytes},
+    const struct {
+        int attribute;
+        int *to;
+    } facts[] = {
+        {FUNCTION_REGISTERS, &out->registers},
+        {FUNCTION_LOCAL, &out->local_bytes},
         {FUNCTION_STATIC_SHARED, &out->static_shared_bytes},
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
         if (c->fn.function_get(facts[i].to, facts[i].attribute, out->function) != CUDA_SUCCESS)
             *facts[i].to = -1;
-    if (c->fn.occupancy(&out->resident_ctas, out->function, (int)out->threads, out->shared_bytes) != CUDA_SUCCESS)
+    if (c->fn.occupancy(&out->resident_ctas, out->function, (int)out->threads, out->shared_bytes) !=
+        CUDA_SUCCESS)
         out->resident_ctas = -1;
 }
 
-static kvk_status entry(void *device, void *module, const char *line, struct driver_entry *out, kvk_error *err)
+static kvk_status entry(void *device, void *module, const char *line, struct driver_entry *out,
+                        kvk_error *err)
 {
     struct cuda *c = device;
     char kind[16], symbol[256];
     int pushed;
     memset(out, 0, sizeof *out);
     if (sscanf(line, "%15s %255s %u %u", kind, symbol, &out->threads, &out->shared_bytes) != 4)
-        return ERR(err, KVK_E_OBJECT, "entry line \"%s\": expected KIND SYMBOL THREADS SHARED_BYTES", line);
+        return ERR(err, KVK_E_OBJECT,
+                   "entry line \"%s\": expected KIND SYMBOL THREADS SHARED_BYTES", line);
     kvk_status status = enter(c, &pushed, err);
     if (status)
         return status;
@@ -314,7 +350,8 @@ static kvk_status entry(void *device, void *module, const char *line, struct dri
     if (code)
         status = failed(c, code, "cuModuleGetFunction", err);
     if (!status && out->shared_bytes > OPT_IN_SHARED_BYTES) {
-        code = c->fn.function_set(out->function, FUNCTION_MAX_DYNAMIC_SHARED, (int)out->shared_bytes);
+        code =
+            c->fn.function_set(out->function, FUNCTION_MAX_DYNAMIC_SHARED, (int)out->shared_bytes);
         if (code)
             status = failed(c, code, "cuFuncSetAttribute", err);
     }
@@ -324,12 +361,15 @@ static kvk_status entry(void *device, void *module, const char *line, struct dri
     return status;
 }
 
-static kvk_status launch(void *device, const struct driver_entry *e, unsigned grid, const void *params, size_t bytes,
-                         kvk_stream stream, kvk_error *err)
+static kvk_status launch(void *device, const struct driver_entry *e, unsigned grid,
+                         const void *params, size_t bytes, kvk_stream stream, kvk_error *err)
 {
     struct cuda *c = device;
-    void *extra[] = {LAUNCH_BUFFER, (void *)(uintptr_t)params, LAUNCH_BUFFER_BYTES, &bytes, LAUNCH_END};
-    INSIDE(c, "cuLaunchKernel", launch(e->function, grid, 1, 1, e->threads, 1, 1, e->shared_bytes, stream, NULL, extra), err);
+    void *extra[] = {LAUNCH_BUFFER, (void *)(uintptr_t)params, LAUNCH_BUFFER_BYTES, &bytes,
+                     LAUNCH_END};
+    INSIDE(c, "cuLaunchKernel",
+           launch(e->function, grid, 1, 1, e->threads, 1, 1, e->shared_bytes, stream, NULL, extra),
+           err);
 }
 
 static kvk_status alloc(void *device, size_t bytes, void **out, kvk_error *err)
@@ -368,7 +408,8 @@ static kvk_status download(void *device, void *to, const void *from, size_t byte
     INSIDE(c, "cuMemcpyDtoH_v2", download(to, (uintptr_t)from, bytes), err);
 }
 
-static kvk_status copy(void *device, void *to, const void *from, size_t bytes, kvk_stream stream, kvk_error *err)
+static kvk_status copy(void *device, void *to, const void *from, size_t bytes, kvk_stream stream,
+                       kvk_error *err)
 {
     struct cuda *c = device;
     INSIDE(c, "cuMemcpyDtoDAsync_v2", copy((uintptr_t)to, (uintptr_t)from, bytes, stream), err);
@@ -386,7 +427,9 @@ static kvk_status synchronize(void *device, kvk_error *err)
     INSIDE(c, "cuCtxSynchronize", synchronize(), err);
 }
 
-struct timing { void *stream, *from, *to; };
+struct timing {
+    void *stream, *from, *to;
+};
 
 static kvk_status timing_make(struct cuda *c, struct timing *t, kvk_error *err)
 {
@@ -423,8 +466,8 @@ static kvk_status timing_read(struct cuda *c, const struct timing *t, double *ms
 }
 
 /* The context stays current during the body, whose own launches then need no push. */
-static kvk_status time_body(void *device, kvk_status (*body)(void *, kvk_stream, kvk_error *), void *data, double *ms,
-                            kvk_error *err)
+static kvk_status time_body(void *device, kvk_status (*body)(void *, kvk_stream, kvk_error *),
+                            void *data, double *ms, kvk_error *err)
 {
     struct cuda *c = device;
     struct timing t = {0};
@@ -446,7 +489,20 @@ static kvk_status time_body(void *device, kvk_status (*body)(void *, kvk_stream,
 }
 
 const struct driver driver_cuda = {
-    .name = "cuda", .count = count, .open = cuda_open, .close = cuda_close, .load = load, .unload = unload, .entry = entry,
-    .launch = launch, .alloc = alloc, .free = release, .upload = upload, .download = download, .copy = copy, .fill = fill,
-    .synchronize = synchronize, .time = time_body,
+    .name = "cuda",
+    .count = count,
+    .open = cuda_open,
+    .close = cuda_close,
+    .load = load,
+    .unload = unload,
+    .entry = entry,
+    .launch = launch,
+    .alloc = alloc,
+    .free = release,
+    .upload = upload,
+    .download = download,
+    .copy = copy,
+    .fill = fill,
+    .synchronize = synchronize,
+    .time = time_body,
 };

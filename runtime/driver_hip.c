@@ -2,8 +2,9 @@
 /*
 ** driver_hip.c - the HIP runtime by dlopen, with prototypes of our own.
 **
-** HIP has a current device per thread: every call sets ours where another one is current, and puts that one back. Not
-** tried on hardware: written after the documented interface and tested against a fake library.
+** HIP has a current device per thread: every call sets ours where another one is current, and puts
+** that one back. Not tried on hardware: written after the documented interface and tested against a
+** fake library.
 */
 #include "driver.h"
 
@@ -20,10 +21,20 @@
 #endif
 
 enum {
-    HIP_SUCCESS = 0, HIP_OUT_OF_MEMORY = 2, HIP_NO_DEVICE = 100, HIP_INVALID_DEVICE = 101, HIP_INVALID_IMAGE = 200, HIP_NO_BINARY_FOR_GPU = 209,
-    FUNCTION_STATIC_SHARED = 1, FUNCTION_LOCAL = 3, FUNCTION_REGISTERS = 4,
-    HOST_TO_DEVICE = 1, DEVICE_TO_HOST = 2, DEVICE_TO_DEVICE = 3,
-    STREAM_NON_BLOCKING = 1, NODES_MOST = 64
+    HIP_SUCCESS = 0,
+    HIP_OUT_OF_MEMORY = 2,
+    HIP_NO_DEVICE = 100,
+    HIP_INVALID_DEVICE = 101,
+    HIP_INVALID_IMAGE = 200,
+    HIP_NO_BINARY_FOR_GPU = 209,
+    FUNCTION_STATIC_SHARED = 1,
+    FUNCTION_LOCAL = 3,
+    FUNCTION_REGISTERS = 4,
+    HOST_TO_DEVICE = 1,
+    DEVICE_TO_HOST = 2,
+    DEVICE_TO_DEVICE = 3,
+    STREAM_NON_BLOCKING = 1,
+    NODES_MOST = 64
 };
 
 #define LAUNCH_BUFFER ((void *)1)
@@ -46,13 +57,14 @@ struct hip {
 static kvk_status failed(const struct hip *h, int code, const char *call, kvk_error *err)
 {
     const char *name = h->error_name ? h->error_name(code) : NULL;
-    return error_driver(err, code == HIP_OUT_OF_MEMORY ? KVK_E_MEMORY : KVK_E_DRIVER, code, call, "%s: %s (%d)", call,
-                        name ? name : "unknown error", code);
+    return error_driver(err, code == HIP_OUT_OF_MEMORY ? KVK_E_MEMORY : KVK_E_DRIVER, code, call,
+                        "%s: %s (%d)", call, name ? name : "unknown error", code);
 }
 
 static void *open_library(void)
 {
-    static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", "libamdhip64.so.5"};
+    static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so",
+                                        "libamdhip64.so.5"};
     void *library = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -61,7 +73,10 @@ static void *open_library(void)
 
 static kvk_status hip_load(struct hip *h, kvk_error *err)
 {
-    static const struct { const char *symbol; size_t offset; } calls[] = {
+    static const struct {
+        const char *symbol;
+        size_t offset;
+    } calls[] = {
 #define FN(name, symbol, parameters) {symbol, offsetof(struct hip_fn, name)},
 #include "hip_fn.def"
 #undef FN
@@ -73,13 +88,15 @@ static kvk_status hip_load(struct hip *h, kvk_error *err)
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         void *symbol = dlsym(h->library, calls[i].symbol);
         if (!symbol)
-            return ERR(err, KVK_E_DEVICE, "the HIP runtime is too old: it has no %s", calls[i].symbol);
+            return ERR(err, KVK_E_DEVICE, "the HIP runtime is too old: it has no %s",
+                       calls[i].symbol);
         memcpy((char *)&h->fn + calls[i].offset, &symbol, sizeof symbol);
     }
     void *name = dlsym(h->library, "hipGetErrorName");
     memcpy(&h->error_name, &name, sizeof name);
     int code = h->fn.init(0);
-    if (code == HIP_NO_DEVICE || code == HIP_INVALID_DEVICE) /* the latter: a runtime on a machine with other GPUs */
+    if (code == HIP_NO_DEVICE ||
+        code == HIP_INVALID_DEVICE) /* the latter: a runtime on a machine with other GPUs */
         return error_driver(err, KVK_E_DEVICE, code, "hipInit", "no AMD GPU");
     return code ? failed(h, code, "hipInit", err) : KVK_OK;
 }
@@ -116,8 +133,10 @@ static long long location_of(const char *bus)
     return (long long)domain << 16 | number << 8 | device << 3 | function;
 }
 
-/* The node of a HIP device: by its place on the bus, since HIP may show fewer devices or others first; else by order. */
-static const struct hip_node *find_node(struct hip *h, int index, const struct hip_node *nodes, int n)
+/* The node of a HIP device: by its place on the bus, since HIP may show fewer devices or others
+** first; else by order. */
+static const struct hip_node *find_node(struct hip *h, int index, const struct hip_node *nodes,
+                                        int n)
 {
     char bus[32] = "";
     if (h->fn.device_bus(bus, sizeof bus, index) == HIP_SUCCESS) {
@@ -129,7 +148,8 @@ static const struct hip_node *find_node(struct hip *h, int index, const struct h
     return index < n ? &nodes[index] : NULL;
 }
 
-static kvk_status describe(struct hip *h, int index, struct driver_device_info *info, kvk_error *err)
+static kvk_status describe(struct hip *h, int index, struct driver_device_info *info,
+                           kvk_error *err)
 {
     struct hip_node nodes[NODES_MOST];
     size_t memory = 0;
@@ -141,13 +161,15 @@ static kvk_status describe(struct hip *h, int index, struct driver_device_info *
         return failed(h, code, "hipDeviceTotalMem", err);
     if ((code = h->fn.runtime_version(&info->driver_version)) != 0)
         return failed(h, code, "hipRuntimeGetVersion", err);
-    const struct hip_node *node = find_node(h, index, nodes, hip_topology(HIP_TOPOLOGY_FOLDER, nodes, NODES_MOST));
+    const struct hip_node *node =
+        find_node(h, index, nodes, hip_topology(HIP_TOPOLOGY_FOLDER, nodes, NODES_MOST));
     if (!node)
-        return ERR(err, KVK_E_DEVICE, "HIP device %d is not among the GPU nodes of %s", index, HIP_TOPOLOGY_FOLDER);
+        return ERR(err, KVK_E_DEVICE, "HIP device %d is not among the GPU nodes of %s", index,
+                   HIP_TOPOLOGY_FOLDER);
     info->memory_bytes = (int64_t)memory;
     info->multiprocessors = node->compute_units;
-    snprintf(info->target, sizeof info->target, "gfx%d%x%x", node->gfx / 10000, (unsigned)(node->gfx / 100 % 100),
-             (unsigned)(node->gfx % 100));
+    snprintf(info->target, sizeof info->target, "gfx%d%x%x", node->gfx / 10000,
+             (unsigned)(node->gfx / 100 % 100), (unsigned)(node->gfx % 100));
     return KVK_OK;
 }
 
@@ -157,11 +179,13 @@ static kvk_status check_target(const struct driver_device_info *info, kvk_error 
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
         if (strcmp(info->target, targets[i]) == 0)
             return KVK_OK;
-    return ERR(err, KVK_E_DEVICE, "%s (%s) is not supported: gfx942, gfx950, gfx1100, gfx1200, gfx1201 are", info->target,
-               info->name);
+    return ERR(err, KVK_E_DEVICE,
+               "%s (%s) is not supported: gfx942, gfx950, gfx1100, gfx1200, gfx1201 are",
+               info->target, info->name);
 }
 
-static kvk_status hip_open(int index, void **device, struct driver_device_info *info, kvk_error *err)
+static kvk_status hip_open(int index, void **device, struct driver_device_info *info,
+                           kvk_error *err)
 {
     struct hip *h = malloc(sizeof *h);
     *device = NULL;
@@ -209,15 +233,15 @@ static void leave(struct hip *h, int before)
 }
 
 /* On our device: one call whose failure is reported under its name. */
-#define INSIDE(h, call, expression, err)                    \
-    do {                                                    \
-        int before_;                                        \
-        kvk_status status_ = enter(h, &before_, err);       \
-        if (status_)                                        \
-            return status_;                                 \
-        int code_ = (h)->fn.expression;                     \
-        leave(h, before_);                                  \
-        return code_ ? failed(h, code_, call, err) : KVK_OK; \
+#define INSIDE(h, call, expression, err)                                                           \
+    do {                                                                                           \
+        int before_;                                                                               \
+        kvk_status status_ = enter(h, &before_, err);                                              \
+        if (status_)                                                                               \
+            return status_;                                                                        \
+        int code_ = (h)->fn.expression;                                                            \
+        leave(h, before_);                                                                         \
+        return code_ ? failed(h, code_, call, err) : KVK_OK;                                       \
     } while (0)
 
 static kvk_status load(void *device, const struct object *o, void **module, kvk_error *err)
@@ -251,25 +275,32 @@ static void unload(void *device, void *module)
 
 static void report(struct hip *h, struct driver_entry *out)
 {
-    const struct { int attribute; int *to; } facts[] = {
-        {FUNCTION_REGISTERS, &out->registers}, {FUNCTION_LOCAL, &out->local_bytes},
+    const struct {
+        int attribute;
+        int *to;
+    } facts[] = {
+        {FUNCTION_REGISTERS, &out->registers},
+        {FUNCTION_LOCAL, &out->local_bytes},
         {FUNCTION_STATIC_SHARED, &out->static_shared_bytes},
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
         if (h->fn.function_get(facts[i].to, facts[i].attribute, out->function) != HIP_SUCCESS)
             *facts[i].to = -1;
-    if (h->fn.occupancy(&out->resident_ctas, out->function, (int)out->threads, out->shared_bytes) != HIP_SUCCESS)
+    if (h->fn.occupancy(&out->resident_ctas, out->function, (int)out->threads, out->shared_bytes) !=
+        HIP_SUCCESS)
         out->resident_ctas = -1;
 }
 
-static kvk_status entry(void *device, void *module, const char *line, struct driver_entry *out, kvk_error *err)
+static kvk_status entry(void *device, void *module, const char *line, struct driver_entry *out,
+                        kvk_error *err)
 {
     struct hip *h = device;
     char kind[16], symbol[256];
     int before;
     memset(out, 0, sizeof *out);
     if (sscanf(line, "%15s %255s %u %u", kind, symbol, &out->threads, &out->shared_bytes) != 4)
-        return ERR(err, KVK_E_OBJECT, "entry line \"%s\": expected KIND SYMBOL THREADS SHARED_BYTES", line);
+        return ERR(err, KVK_E_OBJECT,
+                   "entry line \"%s\": expected KIND SYMBOL THREADS SHARED_BYTES", line);
     kvk_status status = enter(h, &before, err);
     if (status)
         return status;
@@ -282,12 +313,14 @@ static kvk_status entry(void *device, void *module, const char *line, struct dri
     return status;
 }
 
-static kvk_status launch(void *device, const struct driver_entry *e, unsigned grid, const void *params, size_t bytes,
-                         kvk_stream stream, kvk_error *err)
+static kvk_status launch(void *device, const struct driver_entry *e, unsigned grid,
+                         const void *params, size_t bytes, kvk_stream stream, kvk_error *err)
 {
     struct hip *h = device;
-    void *extra[] = {LAUNCH_BUFFER, (void *)(uintptr_t)params, LAUNCH_BUFFER_BYTES, &bytes, LAUNCH_END};
-    INSIDE(h, "hipModuleLaunchKernel", launch(e->function, grid, 1, 1, e->threads, 1, 1, e->shared_bytes, stream, NULL, extra),
+    void *extra[] = {LAUNCH_BUFFER, (void *)(uintptr_t)params, LAUNCH_BUFFER_BYTES, &bytes,
+                     LAUNCH_END};
+    INSIDE(h, "hipModuleLaunchKernel",
+           launch(e->function, grid, 1, 1, e->threads, 1, 1, e->shared_bytes, stream, NULL, extra),
            err);
 }
 
@@ -319,7 +352,8 @@ static kvk_status download(void *device, void *to, const void *from, size_t byte
     INSIDE(h, "hipMemcpy", memcpy(to, from, bytes, DEVICE_TO_HOST), err);
 }
 
-static kvk_status copy(void *device, void *to, const void *from, size_t bytes, kvk_stream stream, kvk_error *err)
+static kvk_status copy(void *device, void *to, const void *from, size_t bytes, kvk_stream stream,
+                       kvk_error *err)
 {
     struct hip *h = device;
     INSIDE(h, "hipMemcpyAsync", copy(to, from, bytes, DEVICE_TO_DEVICE, stream), err);
@@ -337,7 +371,9 @@ static kvk_status synchronize(void *device, kvk_error *err)
     INSIDE(h, "hipDeviceSynchronize", synchronize(), err);
 }
 
-struct timing { void *stream, *from, *to; };
+struct timing {
+    void *stream, *from, *to;
+};
 
 static kvk_status timing_make(struct hip *h, struct timing *t, kvk_error *err)
 {
@@ -373,8 +409,8 @@ static kvk_status timing_read(struct hip *h, const struct timing *t, double *ms,
     return KVK_OK;
 }
 
-static kvk_status time_body(void *device, kvk_status (*body)(void *, kvk_stream, kvk_error *), void *data, double *ms,
-                            kvk_error *err)
+static kvk_status time_body(void *device, kvk_status (*body)(void *, kvk_stream, kvk_error *),
+                            void *data, double *ms, kvk_error *err)
 {
     struct hip *h = device;
     struct timing t = {0};
@@ -396,7 +432,20 @@ static kvk_status time_body(void *device, kvk_status (*body)(void *, kvk_stream,
 }
 
 const struct driver driver_hip = {
-    .name = "hip", .count = count, .open = hip_open, .close = hip_close, .load = load, .unload = unload, .entry = entry,
-    .launch = launch, .alloc = alloc, .free = release, .upload = upload, .download = download, .copy = copy, .fill = fill,
-    .synchronize = synchronize, .time = time_body,
+    .name = "hip",
+    .count = count,
+    .open = hip_open,
+    .close = hip_close,
+    .load = load,
+    .unload = unload,
+    .entry = entry,
+    .launch = launch,
+    .alloc = alloc,
+    .free = release,
+    .upload = upload,
+    .download = download,
+    .copy = copy,
+    .fill = fill,
+    .synchronize = synchronize,
+    .time = time_body,
 };

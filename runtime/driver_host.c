@@ -2,12 +2,14 @@
 /*
 ** driver_host.c - the processor as a device.
 **
-** Devices: 0 is the host. 1 and 2 are the same for tests: every allocation and the shared memory of a CTA lie between
-** inaccessible pages, flush with the one at the end (1; starts are 16-byte aligned) or at the beginning (2), so that a
-** kernel that leaves its buffers faults at once; what a kernel must not read before writing it is 0xFF there.
+** Devices: 0 is the host. 1 and 2 are the same for tests: every allocation and the shared memory of
+** a CTA lie between inaccessible pages, flush with the one at the end (1; starts are 16-byte
+** aligned) or at the beginning (2), so that a kernel that leaves its buffers faults at once; what a
+** kernel must not read before writing it is 0xFF there.
 **
-** Code is the flat image that gen/host_link.c makes: position independent, no relocations, no writable data. It is mapped
-** writable, filled, then made executable. A fault in a kernel is a fault of the process: no handler is installed.
+** Code is the flat image that gen/host_link.c makes: position independent, no relocations, no
+** writable data. It is mapped writable, filled, then made executable. A fault in a kernel is a
+** fault of the process: no handler is installed.
 **
 ** Launches run to their end before they return; streams are ignored.
 */
@@ -49,7 +51,8 @@ static kvk_status count(int *devices, kvk_error *err)
 
 static void describe(int mode, struct driver_device_info *info)
 {
-    static const char *const suffix[] = {"", " (buffers end at a guard page)", " (buffers begin at a guard page)"};
+    static const char *const suffix[] = {"", " (buffers end at a guard page)",
+                                         " (buffers begin at a guard page)"};
     char name[64];
     memset(info, 0, sizeof *info);
     host_cpu_name(name, sizeof name);
@@ -59,7 +62,8 @@ static void describe(int mode, struct driver_device_info *info)
     info->multiprocessors = (int)host_cpu_count();
 }
 
-static kvk_status open_device(int index, void **device, struct driver_device_info *info, kvk_error *err)
+static kvk_status open_device(int index, void **device, struct driver_device_info *info,
+                              kvk_error *err)
 {
     if (index < 0 || index >= MODE_COUNT)
         return ERR(err, KVK_E_DEVICE, "host:%d: 0, or 1 and 2 with guard pages, accepted", index);
@@ -99,12 +103,15 @@ static kvk_status check_object(const struct object *object, kvk_error *err)
         return ERR(err, KVK_E_OBJECT, "format %s: host accepted", *format ? format : "missing");
     int level = host_cpu_target_level(target);
     if (!level)
-        return ERR(err, KVK_E_OBJECT, "target %s: x86-64-v2, x86-64-v3 or x86-64-v4 accepted", target);
+        return ERR(err, KVK_E_OBJECT, "target %s: x86-64-v2, x86-64-v3 or x86-64-v4 accepted",
+                   target);
     if (!host_cpu_level())
-        return ERR(err, KVK_E_UNSUPPORTED, "target %s: this host is %s, for which there is no target yet", target,
+        return ERR(err, KVK_E_UNSUPPORTED,
+                   "target %s: this host is %s, for which there is no target yet", target,
                    host_cpu_target());
     if (level > host_cpu_level())
-        return ERR(err, KVK_E_UNSUPPORTED, "target %s: this processor runs %s", target, host_cpu_target());
+        return ERR(err, KVK_E_UNSUPPORTED, "target %s: this processor runs %s", target,
+                   host_cpu_target());
     if (!object->code_bytes)
         return ERR(err, KVK_E_OBJECT, "the object holds no code");
     return KVK_OK;
@@ -148,7 +155,8 @@ static void unload(void *device, void *module)
     free(m);
 }
 
-static kvk_status entry(void *device, void *module, const char *entry_line, struct driver_entry *out, kvk_error *err)
+static kvk_status entry(void *device, void *module, const char *entry_line,
+                        struct driver_entry *out, kvk_error *err)
 {
     (void)device;
     const struct module *m = module;
@@ -158,24 +166,36 @@ static kvk_status entry(void *device, void *module, const char *entry_line, stru
     if (sscanf(entry_line, "%31s %255s %u %u %llu", kind, symbol, &threads, &shared, &offset) != 5)
         return ERR(err, KVK_E_OBJECT, "entry line without five fields: %s", entry_line);
     if (offset >= m->bytes)
-        return ERR(err, KVK_E_OBJECT, "entry %s: offset %llu is past the code's %zu bytes", symbol, offset, m->bytes);
+        return ERR(err, KVK_E_OBJECT, "entry %s: offset %llu is past the code's %zu bytes", symbol,
+                   offset, m->bytes);
     if (threads < 1 || threads > HOST_MAX_THREADS)
-        return ERR(err, KVK_E_OBJECT, "entry %s: %u threads, 1 to %d accepted", symbol, threads, HOST_MAX_THREADS);
-    *out = (struct driver_entry){.function = m->code + offset, .threads = threads, .shared_bytes = shared,
-                                 .registers = -1, .local_bytes = -1, .static_shared_bytes = 0, .resident_ctas = 1};
+        return ERR(err, KVK_E_OBJECT, "entry %s: %u threads, 1 to %d accepted", symbol, threads,
+                   HOST_MAX_THREADS);
+    *out = (struct driver_entry){.function = m->code + offset,
+                                 .threads = threads,
+                                 .shared_bytes = shared,
+                                 .registers = -1,
+                                 .local_bytes = -1,
+                                 .static_shared_bytes = 0,
+                                 .resident_ctas = 1};
     return KVK_OK;
 }
 
-static kvk_status launch(void *device, const struct driver_entry *entry, unsigned grid, const void *params, size_t bytes,
-                         kvk_stream stream, kvk_error *err)
+static kvk_status launch(void *device, const struct driver_entry *entry, unsigned grid,
+                         const void *params, size_t bytes, kvk_stream stream, kvk_error *err)
 {
     (void)stream, (void)bytes;
     const struct device *d = device;
     if (!grid || grid > INT32_MAX)
         return ERR(err, KVK_E_SHAPE, "grid: %u CTAs, 1 to 2147483647 accepted", grid);
-    struct host_grid g = {.params = params, .ctas = grid, .threads = entry->threads, .shared_bytes = entry->shared_bytes,
-                          .shared_at_end = d->mode == MODE_GUARD_END, .poison = d->mode != MODE_PLAIN};
-    memcpy(&g.entry, &entry->function, sizeof g.entry); /* ISO C has no cast from object to function pointer */
+    struct host_grid g = {.params = params,
+                          .ctas = grid,
+                          .threads = entry->threads,
+                          .shared_bytes = entry->shared_bytes,
+                          .shared_at_end = d->mode == MODE_GUARD_END,
+                          .poison = d->mode != MODE_PLAIN};
+    memcpy(&g.entry, &entry->function,
+           sizeof g.entry); /* ISO C has no cast from object to function pointer */
     return host_pool_run(d->pool, &g, err);
 }
 
@@ -214,7 +234,8 @@ static kvk_status upload(void *device, void *to, const void *from, size_t bytes,
     return KVK_OK;
 }
 
-static kvk_status copy(void *device, void *to, const void *from, size_t bytes, kvk_stream stream, kvk_error *err)
+static kvk_status copy(void *device, void *to, const void *from, size_t bytes, kvk_stream stream,
+                       kvk_error *err)
 {
     (void)stream;
     return upload(device, to, from, bytes, err);
@@ -241,8 +262,8 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-static kvk_status time_body(void *device, kvk_status (*body)(void *, kvk_stream, kvk_error *), void *data, double *ms,
-                            kvk_error *err)
+static kvk_status time_body(void *device, kvk_status (*body)(void *, kvk_stream, kvk_error *),
+                            void *data, double *ms, kvk_error *err)
 {
     (void)device;
     double start = now_ms();

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void fill(kvk_error *err, kvk_status status, long driver, const char *where, const char *format, va_list args)
+static void fill(kvk_error *err, kvk_status status, long driver, const char *where,
+                 const char *format, va_list args)
 {
     if (!err)
         return;
@@ -28,7 +29,8 @@ kvk_status error_set(kvk_error *err, kvk_status status, const char *where, const
     return status;
 }
 
-kvk_status error_driver(kvk_error *err, kvk_status status, long driver, const char *where, const char *format, ...)
+kvk_status error_driver(kvk_error *err, kvk_status status, long driver, const char *where,
+                        const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -40,7 +42,9 @@ kvk_status error_driver(kvk_error *err, kvk_status status, long driver, const ch
 const char *kvk_status_name(kvk_status status)
 {
     switch (status) {
-#define STATUS(name, value, meaning) case value: return "KVK_" #name;
+#define STATUS(name, value, meaning)                                                               \
+    case value:                                                                                    \
+        return "KVK_" #name;
 #include "status.def"
 #undef STATUS
     }

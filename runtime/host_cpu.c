@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** host_cpu.c - see host_cpu.h. The levels are those of the x86-64 psABI, read by cpuid; a level counts only if the
-** operating system saves its registers (xgetbv).
+** host_cpu.c - see host_cpu.h. The levels are those of the x86-64 psABI, read by cpuid; a level
+** counts only if the operating system saves its registers (xgetbv).
 */
 #include "host_cpu.h"
 
@@ -25,11 +25,12 @@ static int has(unsigned bits, unsigned wanted) { return (bits & wanted) == wante
 int host_cpu_level(void)
 {
     unsigned a, b, c, d, b7, c7, d7, ax, bx, cx, dx;
-    const unsigned sse = bit_SSE3 | bit_SSSE3 | bit_CMPXCHG16B | bit_SSE4_1 | bit_SSE4_2 | bit_POPCNT;
+    const unsigned sse =
+        bit_SSE3 | bit_SSSE3 | bit_CMPXCHG16B | bit_SSE4_1 | bit_SSE4_2 | bit_POPCNT;
     const unsigned avx = bit_FMA | bit_MOVBE | bit_OSXSAVE | bit_AVX | bit_F16C;
     const unsigned avx512 = bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !__get_cpuid(0x80000001, &ax, &bx, &cx, &dx) || !has(c, sse) ||
-        !has(cx, bit_LAHF_LM))
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !__get_cpuid(0x80000001, &ax, &bx, &cx, &dx) ||
+        !has(c, sse) || !has(cx, bit_LAHF_LM))
         return 1;
     if (!has(c, avx) || !has(cx, bit_LZCNT) || !__get_cpuid_count(7, 0, &a, &b7, &c7, &d7) ||
         !has(b7, bit_AVX2 | bit_BMI | bit_BMI2) || (saved_state() & 6) != 6)
@@ -42,7 +43,8 @@ void host_cpu_name(char *name, size_t cap)
     unsigned brand[12] = {0};
     char text[sizeof brand + 1];
     for (unsigned i = 0; i < 3; i++)
-        if (!__get_cpuid(0x80000002 + i, brand + 4 * i, brand + 4 * i + 1, brand + 4 * i + 2, brand + 4 * i + 3))
+        if (!__get_cpuid(0x80000002 + i, brand + 4 * i, brand + 4 * i + 1, brand + 4 * i + 2,
+                         brand + 4 * i + 3))
             snprintf((char *)brand, sizeof brand, "x86-64 processor");
     memcpy(text, brand, sizeof brand);
     text[sizeof brand] = 0;
@@ -59,7 +61,10 @@ const char *host_cpu_target(void)
 #else
 int host_cpu_level(void) { return 0; }
 
-void host_cpu_name(char *name, size_t cap) { snprintf(name, cap, "%s processor", host_cpu_target()); }
+void host_cpu_name(char *name, size_t cap)
+{
+    snprintf(name, cap, "%s processor", host_cpu_target());
+}
 
 const char *host_cpu_target(void)
 {
@@ -81,6 +86,7 @@ int host_cpu_target_level(const char *target)
 unsigned host_cpu_count(void)
 {
     cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof set, &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
+    int n = sched_getaffinity(0, sizeof set, &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN)
+                                                   : CPU_COUNT(&set);
     return n < 1 ? 1 : (unsigned)n;
 }

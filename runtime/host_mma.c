@@ -2,9 +2,9 @@
 /*
 ** host_mma.c - see host_mma.h.
 **
-** The fragments are gathered into three row-major tiles, multiplied, and scattered back. A lane holds pairs of
-** neighbours in k (a), rows (b) and columns (c), so a and c move 8 bytes at a time. The product is an outer product
-** a column of A times a row of B, eight columns wide.
+** The fragments are gathered into three row-major tiles, multiplied, and scattered back. A lane
+** holds pairs of neighbours in k (a), rows (b) and columns (c), so a and c move 8 bytes at a time.
+** The product is an outer product a column of A times a row of B, eight columns wide.
 */
 #include "host_mma.h"
 
@@ -17,7 +17,8 @@ struct tile {
     float a[16][16], b[16][8], c[16][8];
 };
 
-static inline void gather(struct tile *t, const float *const *a, const float *const *b, float *const *c)
+static inline void gather(struct tile *t, const float *const *a, const float *const *b,
+                          float *const *c)
 {
     for (int lane = 0; lane < HOST_WARP; lane++) {
         int g = lane / 4, q = lane % 4 * 2;
@@ -57,8 +58,10 @@ static void mma_plain(const float *const *a, const float *const *b, float *const
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-/* Eight rows at a time: eight independent chains of multiply-adds hide their latency; B is read twice. */
-__attribute__((target("avx2,fma"))) static void mma_fma(const float *const *a, const float *const *b, float *const *c)
+/* Eight rows at a time: eight independent chains of multiply-adds hide their latency; B is read
+** twice. */
+__attribute__((target("avx2,fma"))) static void mma_fma(const float *const *a,
+                                                        const float *const *b, float *const *c)
 {
     struct tile t;
     gather(&t, a, b, c);

@@ -2,11 +2,13 @@
 /*
 ** host_pool.c - see host_pool.h.
 **
-** One launch at a time. The launching thread publishes the grid under `lock`, wakes as many helpers as there are CTAs for,
-** and takes part itself; each takes the next CTA by an atomic counter until none is left. The launch ends when every helper
-** that was counted in has reported back, so that the grid may live on the caller's stack.
+** One launch at a time. The launching thread publishes the grid under `lock`, wakes as many helpers
+** as there are CTAs for, and takes part itself; each takes the next CTA by an atomic counter until
+** none is left. The launch ends when every helper that was counted in has reported back, so that
+** the grid may live on the caller's stack.
 **
-** Helpers block all signals but those that a fault in their own code raises: the process's handlers stay where they were.
+** Helpers block all signals but those that a fault in their own code raises: the process's handlers
+** stay where they were.
 */
 #include "host_pool.h"
 
@@ -33,13 +35,14 @@ struct host_pool {
     pthread_cond_t start, done;
     const struct host_grid *grid;
     unsigned long launches;
-    unsigned wanted;      /* members below this number take part */
-    unsigned running;     /* helpers that have not reported back */
+    unsigned wanted;  /* members below this number take part */
+    unsigned running; /* helpers that have not reported back */
     int stop;
     kvk_status status;
     kvk_error error;
-    atomic_uint next;     /* CTA */
-    unsigned nmembers, nthreads; /* members[0] is whoever launches; helpers 1..nthreads-1 are started */
+    atomic_uint next; /* CTA */
+    unsigned nmembers,
+        nthreads; /* members[0] is whoever launches; helpers 1..nthreads-1 are started */
     struct member members[];
 };
 
@@ -53,7 +56,8 @@ static void keep_error(struct host_pool *pool, kvk_status status, const kvk_erro
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Default rounding, all exceptions masked, subnormals kept: kernels must not depend on who launches them. */
+/* Default rounding, all exceptions masked, subnormals kept: kernels must not depend on who launches
+** them. */
 static unsigned enter_float_control(void)
 {
 #if defined(__x86_64__)

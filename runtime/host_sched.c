@@ -2,14 +2,16 @@
 /*
 ** host_sched.c - see host_sched.h.
 **
-** Every thread of a CTA is a fiber; one of them runs. A warp keeps the others as masks of lanes: `ready` may run, `arrived`
-** wait at the collective `op`, `at_barrier[i]` at a named barrier, `at_mbarrier` at an mbarrier; together with the running
-** lane and those that returned they are all lanes, so that these masks are each thread's wait state.
+** Every thread of a CTA is a fiber; one of them runs. A warp keeps the others as masks of lanes:
+** `ready` may run, `arrived` wait at the collective `op`, `at_barrier[i]` at a named barrier,
+** `at_mbarrier` at an mbarrier; together with the running lane and those that returned they are all
+** lanes, so that these masks are each thread's wait state.
 **
-** A lane that must wait switches straight to a ready lane of its own warp, else of the next warp that has one; there is no
-** central loop. The last lane to arrive at a collective carries it out for all, marks the others ready and goes on.
-** When nothing is ready, either all threads have returned or they wait for each other: control goes back to
-** host_worker_run, which tells which. A fault (misuse of a collective) goes back the same way; abandoned fibers hold nothing.
+** A lane that must wait switches straight to a ready lane of its own warp, else of the next warp
+** that has one; there is no central loop. The last lane to arrive at a collective carries it out
+** for all, marks the others ready and goes on. When nothing is ready, either all threads have
+** returned or they wait for each other: control goes back to host_worker_run, which tells which. A
+** fault (misuse of a collective) goes back the same way; abandoned fibers hold nothing.
 */
 #include "host_sched.h"
 
@@ -20,7 +22,8 @@
 
 #include <string.h>
 
-/* Stacks a multiple of the page size apart share cache sets; lanes start at different offsets to spread over them. */
+/* Stacks a multiple of the page size apart share cache sets; lanes start at different offsets to
+** spread over them. */
 enum { STACK_SPREAD = 128 };
 
 static struct host_fiber *fiber_of(struct host_thread *t) { return (struct host_fiber *)t; }
@@ -179,7 +182,8 @@ static void barrier_arrive(struct host_thread *t, uint32_t id, uint32_t count)
         release(f->cta, id);
 }
 
-/* ---- mbarriers: bits 0..30 arrivals still missing, 31 parity of the running phase, 32..62 arrivals a phase ---- */
+/* ---- mbarriers: bits 0..30 arrivals still missing, 31 parity of the running phase, 32..62
+** arrivals a phase ---- */
 
 enum { MBARRIER_PARITY = 31, MBARRIER_COUNT = 32 };
 
@@ -190,7 +194,10 @@ static void mbarrier_init(struct host_thread *t, uint64_t *bar, uint32_t count)
     *bar = (uint64_t)count << MBARRIER_COUNT | count;
 }
 
-static uint32_t mbarrier_parity(const uint64_t *bar) { return (uint32_t)(*bar >> MBARRIER_PARITY) & 1; }
+static uint32_t mbarrier_parity(const uint64_t *bar)
+{
+    return (uint32_t)(*bar >> MBARRIER_PARITY) & 1;
+}
 
 /* Lets those go that wait for the phase that has just completed. */
 static void mbarrier_wake(struct host_cta *cta, const uint64_t *bar)
@@ -285,15 +292,18 @@ static void start_cta(struct host_worker *worker, const struct host_grid *grid, 
     for (uint32_t tid = 0; tid < grid->threads; tid++) {
         struct host_fiber *f = &worker->fibers[tid];
         char *stack = (char *)worker->stacks + tid * worker->stack_step + worker->page;
-        f->abi = (struct host_thread){.tid = tid, .cta = index, .shared = worker->shared, .calls = &calls};
+        f->abi = (struct host_thread){
+            .tid = tid, .cta = index, .shared = worker->shared, .calls = &calls};
         f->cta = cta;
         f->warp = &worker->warps[tid / HOST_WARP];
         f->lane = tid % HOST_WARP;
-        host_context_make(&f->context, stack, HOST_STACK_BYTES - STACK_SPREAD * (size_t)f->lane, fiber_main, f);
+        host_context_make(&f->context, stack, HOST_STACK_BYTES - STACK_SPREAD * (size_t)f->lane,
+                          fiber_main, f);
     }
 }
 
-kvk_status host_worker_run(struct host_worker *worker, const struct host_grid *grid, uint32_t cta, kvk_error *err)
+kvk_status host_worker_run(struct host_worker *worker, const struct host_grid *grid, uint32_t cta,
+                           kvk_error *err)
 {
     struct host_warp *first = worker->warps;
     if (grid->poison && worker->shared)
@@ -306,6 +316,7 @@ kvk_status host_worker_run(struct host_worker *worker, const struct host_grid *g
     char text[400];
     host_wait_describe(&worker->cta, text, sizeof text);
     if (worker->cta.fault)
-        return ERR(err, KVK_E_INTERNAL, "CTA %u thread %u: %s;%s", cta, worker->cta.fault_tid, worker->cta.fault, text);
+        return ERR(err, KVK_E_INTERNAL, "CTA %u thread %u: %s;%s", cta, worker->cta.fault_tid,
+                   worker->cta.fault, text);
     return ERR(err, KVK_E_INTERNAL, "CTA %u: deadlock:%s", cta, text);
 }

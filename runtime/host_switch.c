@@ -2,10 +2,10 @@
 /*
 ** host_switch.c - see host_switch.h.
 **
-** host_switch_stack pushes the callee-saved registers, swaps stack pointers and pops. It returns with `ret`: fibers
-** of a warp are all suspended at the same call, so the return address that the processor predicts is the right one.
-** A new stack looks as if it had been suspended just before host_switch_start, with `run` and `arg` in two of the
-** registers that the switch restores.
+** host_switch_stack pushes the callee-saved registers, swaps stack pointers and pops. It returns
+** with `ret`: fibers of a warp are all suspended at the same call, so the return address that the
+** processor predicts is the right one. A new stack looks as if it had been suspended just before
+** host_switch_start, with `run` and `arg` in two of the registers that the switch restores.
 */
 #include "host_switch.h"
 
@@ -105,7 +105,8 @@ __asm__(".text\n"
 #endif
 
 #if HOST_SWITCH_ASM
-static void make_stack(struct host_context *context, void *low, size_t bytes, void (*run)(void *), void *arg)
+static void make_stack(struct host_context *context, void *low, size_t bytes, void (*run)(void *),
+                       void *arg)
 {
     uintptr_t top = ((uintptr_t)low + bytes) & ~(uintptr_t)15;
     uintptr_t *frame = (uintptr_t *)top - FRAME_WORDS;
@@ -124,7 +125,8 @@ static void start(unsigned high, unsigned low)
     context->run(context->arg);
 }
 
-static void make_stack(struct host_context *context, void *low, size_t bytes, void (*run)(void *), void *arg)
+static void make_stack(struct host_context *context, void *low, size_t bytes, void (*run)(void *),
+                       void *arg)
 {
     uint64_t self = (uintptr_t)context;
     getcontext(&context->uc);
@@ -138,10 +140,12 @@ static void make_stack(struct host_context *context, void *low, size_t bytes, vo
 
 #endif
 
-void host_context_make(struct host_context *context, void *stack_low, size_t stack_bytes, void (*run)(void *), void *arg)
+void host_context_make(struct host_context *context, void *stack_low, size_t stack_bytes,
+                       void (*run)(void *), void *arg)
 {
 #if defined(HOST_SWITCH_ASAN)
-    /* What an earlier fiber that was abandoned in the middle of a call left marked is not this fiber's. */
+    /* What an earlier fiber that was abandoned in the middle of a call left marked is not this
+    ** fiber's. */
     ASAN_UNPOISON_MEMORY_REGION(stack_low, stack_bytes);
     context->stack_low = stack_low;
     context->stack_bytes = stack_bytes;

@@ -36,10 +36,11 @@ static void warp(struct text *t, const struct host_cta *cta, uint32_t index)
         say(t, " %d at %s,", count(w->arrived), names[w->op]);
     for (int id = 0; id < HOST_BARRIERS; id++)
         if (w->at_barrier[id] && cta->barriers[id].count)
-            say(t, " %d at barrier %d (%u of %u there),", count(w->at_barrier[id]), id, cta->barriers[id].arrived,
-                cta->barriers[id].count);
+            say(t, " %d at barrier %d (%u of %u there),", count(w->at_barrier[id]), id,
+                cta->barriers[id].arrived, cta->barriers[id].count);
         else if (w->at_barrier[id])
-            say(t, " %d at barrier %d (%u of all there),", count(w->at_barrier[id]), id, cta->barriers[id].arrived);
+            say(t, " %d at barrier %d (%u of all there),", count(w->at_barrier[id]), id,
+                cta->barriers[id].arrived);
     if (w->at_mbarrier)
         say(t, " %d at mbarrier,", count(w->at_mbarrier));
     if (w->ready)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** host_worker.c - the memory of one OS thread that runs CTAs: stacks with inaccessible pages between them, fiber states,
-** shared memory; and memory between inaccessible pages in general.
+** host_worker.c - the memory of one OS thread that runs CTAs: stacks with inaccessible pages
+** between them, fiber states, shared memory; and memory between inaccessible pages in general.
 **
-** Everything is kept from launch to launch and only grows. Stacks are reserved whole and filled in by the kernel as they
-** are touched.
+** Everything is kept from launch to launch and only grows. Stacks are reserved whole and filled in
+** by the kernel as they are touched.
 */
 #include "error.h"
 #include "host_sched.h"
@@ -25,7 +25,8 @@ static void *reserve(size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* The first page of a mapping holds its size and is inaccessible as well, except while it is looked up. */
+/* The first page of a mapping holds its size and is inaccessible as well, except while it is looked
+** up. */
 void *host_guarded_map(size_t bytes, int at_end)
 {
     size_t page = page_bytes(), used = round_up(bytes ? bytes : 1, HOST_SHARED_ALIGN);
@@ -99,25 +100,30 @@ static kvk_status reserve_stacks(struct host_worker *worker, uint32_t threads, k
     worker->fibers = calloc(threads, sizeof *worker->fibers);
     worker->stacks = reserve(worker->stacks_bytes);
     if (!worker->fibers || !worker->stacks)
-        return ERR(err, KVK_E_MEMORY, "%zu bytes for the stacks of %u threads", worker->stacks_bytes, threads);
+        return ERR(err, KVK_E_MEMORY, "%zu bytes for the stacks of %u threads",
+                   worker->stacks_bytes, threads);
     for (uint32_t i = 0; i < threads; i++)
-        if (mprotect((char *)worker->stacks + i * worker->stack_step + worker->page, worker->stack_step - worker->page,
-                     PROT_READ | PROT_WRITE))
-            return ERR(err, KVK_E_MEMORY, "the stack of thread %u of %u: too many mappings", i, threads);
+        if (mprotect((char *)worker->stacks + i * worker->stack_step + worker->page,
+                     worker->stack_step - worker->page, PROT_READ | PROT_WRITE))
+            return ERR(err, KVK_E_MEMORY, "the stack of thread %u of %u: too many mappings", i,
+                       threads);
     worker->nfibers = threads;
     return KVK_OK;
 }
 
-kvk_status host_worker_reserve(struct host_worker *worker, const struct host_grid *grid, kvk_error *err)
+kvk_status host_worker_reserve(struct host_worker *worker, const struct host_grid *grid,
+                               kvk_error *err)
 {
     if (grid->threads < 1 || grid->threads > HOST_MAX_THREADS)
-        return ERR(err, KVK_E_SHAPE, "threads: %u, 1 to %d accepted", grid->threads, HOST_MAX_THREADS);
+        return ERR(err, KVK_E_SHAPE, "threads: %u, 1 to %d accepted", grid->threads,
+                   HOST_MAX_THREADS);
     if (grid->threads > worker->nfibers) {
         kvk_status status = reserve_stacks(worker, grid->threads, err);
         if (status)
             return status;
     }
-    /* In the modes for tests the size is exact, so that the end is where the kernel's own end is. */
+    /* In the modes for tests the size is exact, so that the end is where the kernel's own end is.
+    ** */
     if (grid->shared_bytes > worker->shared_bytes || grid->shared_at_end != worker->shared_at_end ||
         (grid->poison && grid->shared_bytes != worker->shared_bytes)) {
         host_guarded_unmap(worker->shared);

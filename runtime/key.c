@@ -10,10 +10,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-size_t key_text(const struct gen_request *request, const char *build_id, const char *assembler, char *text, size_t cap)
+size_t key_text(const struct gen_request *request, const char *build_id, const char *assembler,
+                char *text, size_t cap)
 {
-    int head = snprintf(text, cap, "kvkiln %d abi %d\ngenerator %s\nassembler %s\n", KVK_OBJECT_VERSION,
-                        KVK_ABI_VERSION, build_id, assembler);
+    int head = snprintf(text, cap, "kvkiln %d abi %d\ngenerator %s\nassembler %s\n",
+                        KVK_OBJECT_VERSION, KVK_ABI_VERSION, build_id, assembler);
     size_t used = (size_t)head;
     int room = used < cap;
     return used + gen_request_text(request, room ? text + used : NULL, room ? cap - used : 0);

@@ -25,12 +25,14 @@ kvk_status args_check(const void *args, size_t known, const char *name, kvk_erro
         return error_set(err, KVK_E_ARG, name, "struct %s is NULL", name);
     memcpy(&size, args, sizeof size);
     if (size < known)
-        return error_set(err, KVK_E_ARG, name, "struct %s: size is %zu, this library needs %zu: initialise with KVK_INIT",
+        return error_set(err, KVK_E_ARG, name,
+                         "struct %s: size is %zu, this library needs %zu: initialise with KVK_INIT",
                          name, size, known);
     for (size_t i = known; i < size; i++)
         if (((const unsigned char *)args)[i])
             return error_set(err, KVK_E_UNSUPPORTED, name,
-                             "struct %s: a field at byte %zu is set that version %s does not know", name, i, kvk_version());
+                             "struct %s: a field at byte %zu is set that version %s does not know",
+                             name, i, kvk_version());
     return KVK_OK;
 }
 
@@ -104,7 +106,8 @@ void kvk_close(kvk_context *ctx)
     pthread_cond_destroy(&ctx->changed);
     pthread_mutex_destroy(&ctx->generator_mutex);
     pthread_mutex_destroy(&ctx->mutex);
-    /* The generator's library stays loaded: LLVM does not survive being unloaded and loaded again. */
+    /* The generator's library stays loaded: LLVM does not survive being unloaded and loaded again.
+    ** */
     free(ctx->allocations);
     free(ctx->spec_dirs);
     free(ctx->generator_path);
@@ -175,7 +178,8 @@ void kvk_free(kvk_context *ctx, void *memory)
         ctx->driver->free(ctx->device, memory);
 }
 
-static kvk_status check_copy(const kvk_context *ctx, const void *a, const void *b, size_t bytes, kvk_error *err)
+static kvk_status check_copy(const kvk_context *ctx, const void *a, const void *b, size_t bytes,
+                             kvk_error *err)
 {
     if (!ctx)
         return ERR(err, KVK_E_ARG, "ctx is NULL");
@@ -184,13 +188,15 @@ static kvk_status check_copy(const kvk_context *ctx, const void *a, const void *
     return KVK_OK;
 }
 
-kvk_status kvk_upload(kvk_context *ctx, void *device, const void *host, size_t bytes, kvk_error *err)
+kvk_status kvk_upload(kvk_context *ctx, void *device, const void *host, size_t bytes,
+                      kvk_error *err)
 {
     kvk_status status = check_copy(ctx, device, host, bytes, err);
     return status || !bytes ? status : ctx->driver->upload(ctx->device, device, host, bytes, err);
 }
 
-kvk_status kvk_download(kvk_context *ctx, void *host, const void *device, size_t bytes, kvk_error *err)
+kvk_status kvk_download(kvk_context *ctx, void *host, const void *device, size_t bytes,
+                        kvk_error *err)
 {
     kvk_status status = check_copy(ctx, device, host, bytes, err);
     return status || !bytes ? status : ctx->driver->download(ctx->device, host, device, bytes, err);
@@ -202,7 +208,8 @@ kvk_status kvk_fill(kvk_context *ctx, void *device, int byte, size_t bytes, kvk_
     return status || !bytes ? status : ctx->driver->fill(ctx->device, device, byte, bytes, err);
 }
 
-kvk_status kvk_device_copy(kvk_context *ctx, void *to, const void *from, size_t bytes, kvk_stream stream, kvk_error *err)
+kvk_status kvk_device_copy(kvk_context *ctx, void *to, const void *from, size_t bytes,
+                           kvk_stream stream, kvk_error *err)
 {
     kvk_status status = check_copy(ctx, to, from, bytes, err);
     return status || !bytes ? status : ctx->driver->copy(ctx->device, to, from, bytes, stream, err);
@@ -213,7 +220,8 @@ kvk_status kvk_synchronize(kvk_context *ctx, kvk_error *err)
     return ctx ? ctx->driver->synchronize(ctx->device, err) : ERR(err, KVK_E_ARG, "ctx is NULL");
 }
 
-kvk_status kvk_time(kvk_context *ctx, kvk_status (*body)(void *data, kvk_stream stream, kvk_error *err), void *data,
+kvk_status kvk_time(kvk_context *ctx,
+                    kvk_status (*body)(void *data, kvk_stream stream, kvk_error *err), void *data,
                     double *ms, kvk_error *err)
 {
     if (!ctx || !body || !ms)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** launch.c - what the four launches check on the host, and store and dequant themselves. Nothing here allocates, locks,
-** hashes or reads device memory: every call can be captured into a graph.
+** launch.c - what the four launches check on the host, and store and dequant themselves. Nothing
+** here allocates, locks, hashes or reads device memory: every call can be captured into a graph.
 */
 #include "launch.h"
 
@@ -10,26 +10,28 @@
 
 #include <math.h>
 
-kvk_status launch_pointer(const void *p, const char *name, size_t alignment, const char *where, kvk_error *err)
+kvk_status launch_pointer(const void *p, const char *name, size_t alignment, const char *where,
+                          kvk_error *err)
 {
     if (!p)
         return error_set(err, KVK_E_ARG, where, "%s is NULL", name);
     if ((uintptr_t)p % alignment)
-        return error_set(err, KVK_E_ALIGN, where, "%s is %p, must be a multiple of %zu bytes", name, (void *)(uintptr_t)p,
-                         alignment);
+        return error_set(err, KVK_E_ALIGN, where, "%s is %p, must be a multiple of %zu bytes", name,
+                         (void *)(uintptr_t)p, alignment);
     return KVK_OK;
 }
 
-kvk_status launch_range(int64_t value, const char *name, int64_t low, int64_t high, const char *where, kvk_error *err)
+kvk_status launch_range(int64_t value, const char *name, int64_t low, int64_t high,
+                        const char *where, kvk_error *err)
 {
     if (value >= low && value <= high)
         return KVK_OK;
-    return error_set(err, KVK_E_SHAPE, where, "%s is %lld, accepted %lld..%lld", name, (long long)value, (long long)low,
-                     (long long)high);
+    return error_set(err, KVK_E_SHAPE, where, "%s is %lld, accepted %lld..%lld", name,
+                     (long long)value, (long long)low, (long long)high);
 }
 
-kvk_status launch_begin(const kvk_kernels *k, int kind, const void *args, size_t known, const char *name, const char *where,
-                        kvk_error *err)
+kvk_status launch_begin(const kvk_kernels *k, int kind, const void *args, size_t known,
+                        const char *name, const char *where, kvk_error *err)
 {
     if (!k)
         return error_set(err, KVK_E_ARG, where, "kernels is NULL");
@@ -38,38 +40,45 @@ kvk_status launch_begin(const kvk_kernels *k, int kind, const void *args, size_t
     return args_check(args, known, name, err);
 }
 
-kvk_status launch_entry(const kvk_kernels *k, const struct driver_entry *entry, int64_t grid, const void *params,
-                        size_t bytes, kvk_stream stream, const char *where, kvk_error *err)
+kvk_status launch_entry(const kvk_kernels *k, const struct driver_entry *entry, int64_t grid,
+                        const void *params, size_t bytes, kvk_stream stream, const char *where,
+                        kvk_error *err)
 {
     if (grid > LAUNCH_GRID_MOST)
-        return error_set(err, KVK_E_SHAPE, where, "the call needs %lld CTAs, a launch has at most %d", (long long)grid,
+        return error_set(err, KVK_E_SHAPE, where,
+                         "the call needs %lld CTAs, a launch has at most %d", (long long)grid,
                          LAUNCH_GRID_MOST);
     if (grid <= 0)
         return KVK_OK;
-    return k->ctx->driver->launch(k->ctx->device, entry, (unsigned)grid, params, bytes, stream, err);
+    return k->ctx->driver->launch(k->ctx->device, entry, (unsigned)grid, params, bytes, stream,
+                                  err);
 }
 
-static kvk_status stride_check(int64_t stride, int64_t least, int64_t multiple, const char *name, const char *where,
-                               kvk_error *err)
+static kvk_status stride_check(int64_t stride, int64_t least, int64_t multiple, const char *name,
+                               const char *where, kvk_error *err)
 {
     if (stride < least)
-        return error_set(err, KVK_E_SHAPE, where, "%s is %lld bytes, the least is %lld", name, (long long)stride,
-                         (long long)least);
+        return error_set(err, KVK_E_SHAPE, where, "%s is %lld bytes, the least is %lld", name,
+                         (long long)stride, (long long)least);
     if (stride % multiple)
-        return error_set(err, KVK_E_ALIGN, where, "%s is %lld bytes, must be a multiple of %lld", name, (long long)stride,
-                         (long long)multiple);
+        return error_set(err, KVK_E_ALIGN, where, "%s is %lld bytes, must be a multiple of %lld",
+                         name, (long long)stride, (long long)multiple);
     return KVK_OK;
 }
 
 /*
-** Positions, heads and pages may nest in any order, but no two slots may share bytes: taken from the smallest stride up,
-** each must span all that the ones below it reach.
+** Positions, heads and pages may nest in any order, but no two slots may share bytes: taken from
+** the smallest stride up, each must span all that the ones below it reach.
 */
-static kvk_status overlap_check(const kvk_kernels *k, const struct kvk_pool *pool, const struct launch_pool *s,
-                                const char *where, kvk_error *err)
+static kvk_status overlap_check(const kvk_kernels *k, const struct kvk_pool *pool,
+                                const struct launch_pool *s, const char *where, kvk_error *err)
 {
-    struct { const char *name; int64_t stride, count; } dims[] = {
-        {"position_stride", s->position, k->shape.page_tokens}, {"head_stride", s->head, k->shape.kv_heads},
+    struct {
+        const char *name;
+        int64_t stride, count;
+    } dims[] = {
+        {"position_stride", s->position, k->shape.page_tokens},
+        {"head_stride", s->head, k->shape.kv_heads},
         {"page_stride", s->page, pool->pages > 2 ? pool->pages : 2},
     };
     int64_t reach = k->pages.slot_bytes;
@@ -81,30 +90,34 @@ static kvk_status overlap_check(const kvk_kernels *k, const struct kvk_pool *poo
         if (next < 0)
             return KVK_OK;
         if (dims[next].stride < reach)
-            return error_set(err, KVK_E_SHAPE, where, "pool: %s is %lld bytes, the least here is %lld", dims[next].name,
+            return error_set(err, KVK_E_SHAPE, where,
+                             "pool: %s is %lld bytes, the least here is %lld", dims[next].name,
                              (long long)dims[next].stride, (long long)reach);
         if (__builtin_mul_overflow(dims[next].stride, dims[next].count - 1, &dims[next].stride) ||
             __builtin_add_overflow(reach, dims[next].stride, &reach))
-            return error_set(err, KVK_E_SHAPE, where, "pool: %s spans more than 2^63 bytes", dims[next].name);
+            return error_set(err, KVK_E_SHAPE, where, "pool: %s spans more than 2^63 bytes",
+                             dims[next].name);
         dims[next].count = 0;
     }
     return KVK_OK;
 }
 
-static kvk_status soa_check(const kvk_kernels *k, const struct kvk_pool *pool, const struct launch_pool *s, const char *where,
-                            kvk_error *err)
+static kvk_status soa_check(const kvk_kernels *k, const struct kvk_pool *pool,
+                            const struct launch_pool *s, const char *where, kvk_error *err)
 {
     const struct page_facts *p = &k->pages;
     int64_t heads = k->shape.kv_heads, page = heads * k->shape.page_tokens * p->slot_bytes;
     if (s->position != heads * p->record_bytes || s->head != p->record_bytes)
-        return error_set(err, KVK_E_SHAPE, where, "pool: layout soa fixes position_stride to %lld and head_stride to %lld, "
-                         "they are %lld and %lld", (long long)(heads * p->record_bytes), (long long)p->record_bytes,
+        return error_set(err, KVK_E_SHAPE, where,
+                         "pool: layout soa fixes position_stride to %lld and head_stride to %lld, "
+                         "they are %lld and %lld",
+                         (long long)(heads * p->record_bytes), (long long)p->record_bytes,
                          (long long)pool->position_stride, (long long)pool->head_stride);
     return stride_check(s->page, page, p->slot_alignment, "pool: page_stride", where, err);
 }
 
-kvk_status launch_pool_check(const kvk_kernels *k, const struct kvk_pool *pool, struct launch_pool *out, const char *where,
-                             kvk_error *err)
+kvk_status launch_pool_check(const kvk_kernels *k, const struct kvk_pool *pool,
+                             struct launch_pool *out, const char *where, kvk_error *err)
 {
     const struct page_facts *p = &k->pages;
     const int64_t heads = k->shape.kv_heads, tokens = k->shape.page_tokens;
@@ -117,16 +130,20 @@ kvk_status launch_pool_check(const kvk_kernels *k, const struct kvk_pool *pool, 
         status = launch_range(pool->pages, "pool.pages", 0, INT64_MAX / tokens, where, err);
     if (status || p->soa)
         return status ? status : soa_check(k, pool, out, where, err);
-    status = stride_check(out->position, p->slot_bytes, p->slot_alignment, "pool: position_stride", where, err);
+    status = stride_check(out->position, p->slot_bytes, p->slot_alignment, "pool: position_stride",
+                          where, err);
     if (!status)
-        status = stride_check(out->head, p->slot_bytes, p->slot_alignment, "pool: head_stride", where, err);
+        status = stride_check(out->head, p->slot_bytes, p->slot_alignment, "pool: head_stride",
+                              where, err);
     if (!status)
-        status = stride_check(out->page, p->slot_bytes, p->slot_alignment, "pool: page_stride", where, err);
+        status = stride_check(out->page, p->slot_bytes, p->slot_alignment, "pool: page_stride",
+                              where, err);
     return status ? status : overlap_check(k, pool, out, where, err);
 }
 
-kvk_status launch_rows_check(const struct kvk_rows *rows, const char *name, int heads, int size, int written,
-                             struct launch_rows *out, const char *where, kvk_error *err)
+kvk_status launch_rows_check(const struct kvk_rows *rows, const char *name, int heads, int size,
+                             int written, struct launch_rows *out, const char *where,
+                             kvk_error *err)
 {
     kvk_status status = launch_pointer(rows->data, name, 2, where, err);
     int64_t least = written ? size : 0;
@@ -134,24 +151,29 @@ kvk_status launch_rows_check(const struct kvk_rows *rows, const char *name, int 
         return status;
     out->head = rows->head_stride ? rows->head_stride : size;
     if (!rows->row_stride && __builtin_mul_overflow(out->head, heads, &out->row))
-        return error_set(err, KVK_E_SHAPE, where, "%s: head_stride %lld is too large", name, (long long)out->head);
+        return error_set(err, KVK_E_SHAPE, where, "%s: head_stride %lld is too large", name,
+                         (long long)out->head);
     if (rows->row_stride)
         out->row = rows->row_stride;
     if (out->row < least || (heads > 1 && out->head < least))
-        return error_set(err, KVK_E_SHAPE, where, "%s: row_stride %lld, head_stride %lld: the least is %lld elements", name,
+        return error_set(err, KVK_E_SHAPE, where,
+                         "%s: row_stride %lld, head_stride %lld: the least is %lld elements", name,
                          (long long)out->row, (long long)out->head, (long long)least);
     return KVK_OK;
 }
 
-kvk_status launch_attention_check(const kvk_kernels *k, const struct kvk_rows *query, const struct kvk_rows *out,
-                                  const void *table, int64_t table_stride, const void *lengths, const float *sinks,
-                                  const float *lse, int32_t window, float scale, struct launch_rows strides[2],
-                                  const char *where, kvk_error *err)
+kvk_status launch_attention_check(const kvk_kernels *k, const struct kvk_rows *query,
+                                  const struct kvk_rows *out, const void *table,
+                                  int64_t table_stride, const void *lengths, const float *sinks,
+                                  const float *lse, int32_t window, float scale,
+                                  struct launch_rows strides[2], const char *where, kvk_error *err)
 {
     const struct shape *s = &k->shape;
-    kvk_status status = launch_rows_check(query, "query", s->query_heads, s->head_size, 0, &strides[0], where, err);
+    kvk_status status =
+        launch_rows_check(query, "query", s->query_heads, s->head_size, 0, &strides[0], where, err);
     if (!status)
-        status = launch_rows_check(out, "out", s->query_heads, s->value_head_size, 1, &strides[1], where, err);
+        status = launch_rows_check(out, "out", s->query_heads, s->value_head_size, 1, &strides[1],
+                                   where, err);
     if (!status)
         status = launch_pointer(table, "block_table", 4, where, err);
     if (!status)
@@ -174,14 +196,11 @@ float launch_scale(const kvk_kernels *k, float scale)
     return scale != 0.0f ? scale : (float)(1.0 / sqrt((double)k->shape.head_size));
 }
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
+static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 /* One warp a (row, head) pair. */
-static kvk_status vector_grid(const kvk_kernels *k, const struct kernel *kernel, int64_t rows, int64_t *grid,
-                              const char *where, kvk_error *err)
+static kvk_status vector_grid(const kvk_kernels *k, const struct kernel *kernel, int64_t rows,
+                              int64_t *grid, const char *where, kvk_error *err)
 {
     int64_t pairs;
     if (__builtin_mul_overflow(rows, (int64_t)k->shape.kv_heads, &pairs))
@@ -190,7 +209,8 @@ static kvk_status vector_grid(const kvk_kernels *k, const struct kernel *kernel,
     return KVK_OK;
 }
 
-kvk_status kvk_store(const kvk_kernels *k, const struct kvk_store_args *a, kvk_stream stream, kvk_error *err)
+kvk_status kvk_store(const kvk_kernels *k, const struct kvk_store_args *a, kvk_stream stream,
+                     kvk_error *err)
 {
     struct launch_pool pool;
     struct launch_rows key, value;
@@ -204,29 +224,44 @@ kvk_status kvk_store(const kvk_kernels *k, const struct kvk_store_args *a, kvk_s
     const struct kernel *kernel = k->kernel[KIND_STORE];
     status = launch_pool_check(k, &a->pool, &pool, __func__, err);
     if (!status)
-        status = launch_rows_check(&a->key, "key", s->kv_heads, s->head_size, 0, &key, __func__, err);
+        status =
+            launch_rows_check(&a->key, "key", s->kv_heads, s->head_size, 0, &key, __func__, err);
     if (!status)
-        status = launch_rows_check(&a->value, "value", s->kv_heads, s->value_head_size, 0, &value, __func__, err);
+        status = launch_rows_check(&a->value, "value", s->kv_heads, s->value_head_size, 0, &value,
+                                   __func__, err);
     if (!status && a->slot_type != KVK_INT32 && a->slot_type != KVK_INT64)
-        status = ERR(err, KVK_E_ARG, "slot_type is %d, accepted KVK_INT32, KVK_INT64", (int)a->slot_type);
+        status = ERR(err, KVK_E_ARG, "slot_type is %d, accepted KVK_INT32, KVK_INT64",
+                     (int)a->slot_type);
     if (!status)
-        status = launch_pointer(a->slots, "slots", a->slot_type == KVK_INT64 ? 8 : 4, __func__, err);
+        status =
+            launch_pointer(a->slots, "slots", a->slot_type == KVK_INT64 ? 8 : 4, __func__, err);
     if (!status)
         status = vector_grid(k, kernel, a->rows, &grid, __func__, err);
     if (status)
         return status;
     const struct abi_store p = {
-        .cache = (uintptr_t)a->pool.data, .key = (uintptr_t)a->key.data, .value = (uintptr_t)a->value.data,
-        .slots = (uintptr_t)a->slots, .page_stride = pool.page, .position_stride = pool.position, .head_stride = pool.head,
-        .key_row = key.row, .key_head = key.head, .value_row = value.row, .value_head = value.head,
-        .capacity = a->pool.pages * s->page_tokens, .rows = a->rows, .kv_heads = s->kv_heads,
+        .cache = (uintptr_t)a->pool.data,
+        .key = (uintptr_t)a->key.data,
+        .value = (uintptr_t)a->value.data,
+        .slots = (uintptr_t)a->slots,
+        .page_stride = pool.page,
+        .position_stride = pool.position,
+        .head_stride = pool.head,
+        .key_row = key.row,
+        .key_head = key.head,
+        .value_row = value.row,
+        .value_head = value.head,
+        .capacity = a->pool.pages * s->page_tokens,
+        .rows = a->rows,
+        .kv_heads = s->kv_heads,
         .slots_64 = a->slot_type == KVK_INT64,
     };
     return launch_entry(k, &kernel->main, grid, &p, sizeof p, stream, __func__, err);
 }
 
-static kvk_status dequant_check(const kvk_kernels *k, const struct kvk_dequant_args *a, struct launch_pool *pool,
-                                struct launch_rows *key, struct launch_rows *value, const char *where, kvk_error *err)
+static kvk_status dequant_check(const kvk_kernels *k, const struct kvk_dequant_args *a,
+                                struct launch_pool *pool, struct launch_rows *key,
+                                struct launch_rows *value, const char *where, kvk_error *err)
 {
     const struct shape *s = &k->shape;
     kvk_status status = launch_pool_check(k, &a->pool, pool, where, err);
@@ -235,7 +270,8 @@ static kvk_status dequant_check(const kvk_kernels *k, const struct kvk_dequant_a
     if (!status && a->key.data)
         status = launch_rows_check(&a->key, "key", s->kv_heads, s->head_size, 1, key, where, err);
     if (!status && a->value.data)
-        status = launch_rows_check(&a->value, "value", s->kv_heads, s->value_head_size, 1, value, where, err);
+        status = launch_rows_check(&a->value, "value", s->kv_heads, s->value_head_size, 1, value,
+                                   where, err);
     if (!status)
         status = launch_pointer(a->block_table, "block_table", 4, where, err);
     if (!status)
@@ -249,14 +285,17 @@ static kvk_status dequant_check(const kvk_kernels *k, const struct kvk_dequant_a
     return status;
 }
 
-kvk_status kvk_dequant(const kvk_kernels *k, const struct kvk_dequant_args *a, kvk_stream stream, kvk_error *err)
+kvk_status kvk_dequant(const kvk_kernels *k, const struct kvk_dequant_args *a, kvk_stream stream,
+                       kvk_error *err)
 {
     struct launch_pool pool = {0};
     struct launch_rows key = {0}, value = {0};
     int64_t grid = 0;
-    kvk_status status = launch_begin(k, KIND_DEQUANT, a, sizeof *a, "kvk_dequant_args", __func__, err);
+    kvk_status status =
+        launch_begin(k, KIND_DEQUANT, a, sizeof *a, "kvk_dequant_args", __func__, err);
     if (!status)
-        status = launch_range(a->rows, "rows", 0, INT32_MAX, __func__, err); /* out_start is 32-bit */
+        status =
+            launch_range(a->rows, "rows", 0, INT32_MAX, __func__, err); /* out_start is 32-bit */
     if (!status)
         status = launch_range(a->sequences, "sequences", 0, INT32_MAX - 1, __func__, err);
     if (status || !a->rows || !a->sequences)
@@ -268,11 +307,24 @@ kvk_status kvk_dequant(const kvk_kernels *k, const struct kvk_dequant_args *a, k
     if (status)
         return status;
     const struct abi_dequant p = {
-        .cache = (uintptr_t)a->pool.data, .key = (uintptr_t)a->key.data, .value = (uintptr_t)a->value.data,
-        .table = (uintptr_t)a->block_table, .out_start = (uintptr_t)a->out_start, .first_token = (uintptr_t)a->first_token,
-        .page_stride = pool.page, .position_stride = pool.position, .head_stride = pool.head, .key_row = key.row,
-        .key_head = key.head, .value_row = value.row, .value_head = value.head, .table_stride = a->table_stride,
-        .rows = a->rows, .sequences = (int32_t)a->sequences, .kv_heads = k->shape.kv_heads, .rotate_back = a->rotate_back,
+        .cache = (uintptr_t)a->pool.data,
+        .key = (uintptr_t)a->key.data,
+        .value = (uintptr_t)a->value.data,
+        .table = (uintptr_t)a->block_table,
+        .out_start = (uintptr_t)a->out_start,
+        .first_token = (uintptr_t)a->first_token,
+        .page_stride = pool.page,
+        .position_stride = pool.position,
+        .head_stride = pool.head,
+        .key_row = key.row,
+        .key_head = key.head,
+        .value_row = value.row,
+        .value_head = value.head,
+        .table_stride = a->table_stride,
+        .rows = a->rows,
+        .sequences = (int32_t)a->sequences,
+        .kv_heads = k->shape.kv_heads,
+        .rotate_back = a->rotate_back,
     };
     return launch_entry(k, &kernel->main, grid, &p, sizeof p, stream, __func__, err);
 }

@@ -12,7 +12,8 @@
 enum { SLOT_MOST_BYTES = 1 << 20 };
 
 /* One "layout.NAME" line, inside 0..most. */
-static kvk_status read_fact(const struct object *object, const char *name, int64_t most, int64_t *out, kvk_error *err)
+static kvk_status read_fact(const struct object *object, const char *name, int64_t most,
+                            int64_t *out, kvk_error *err)
 {
     char line[64];
     long long value;
@@ -20,7 +21,8 @@ static kvk_status read_fact(const struct object *object, const char *name, int64
     if (!object_get_int(object, line, &value))
         return ERR(err, KVK_E_OBJECT, "a manifest has no number \"%s\"", line);
     if (value < 0 || value > most)
-        return ERR(err, KVK_E_OBJECT, "manifest: %s is %lld, accepted 0..%lld", line, value, (long long)most);
+        return ERR(err, KVK_E_OBJECT, "manifest: %s is %lld, accepted 0..%lld", line, value,
+                   (long long)most);
     *out = value;
     return KVK_OK;
 }
@@ -40,11 +42,18 @@ static kvk_status read_fields(const struct object *object, struct page_facts *ou
     return status;
 }
 
-/* The object must be of the geometry that was asked for: a mixed-up object would read other bytes than it was given. */
-static kvk_status check_shape(const struct object *object, const struct shape *shape, kvk_error *err)
+/* The object must be of the geometry that was asked for: a mixed-up object would read other bytes
+** than it was given. */
+static kvk_status check_shape(const struct object *object, const struct shape *shape,
+                              kvk_error *err)
 {
-    const struct { const char *name; int value; } facts[] = {
-        {"head_size", shape->head_size}, {"value_head_size", shape->value_head_size}, {"page_tokens", shape->page_tokens},
+    const struct {
+        const char *name;
+        int value;
+    } facts[] = {
+        {"head_size", shape->head_size},
+        {"value_head_size", shape->value_head_size},
+        {"page_tokens", shape->page_tokens},
         {"gqa", shape->gqa},
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
@@ -53,24 +62,30 @@ static kvk_status check_shape(const struct object *object, const struct shape *s
         if (status)
             return status;
         if (value != facts[i].value)
-            return ERR(err, KVK_E_OBJECT, "manifest: layout.%s is %lld, asked for %d", facts[i].name, (long long)value,
-                       facts[i].value);
+            return ERR(err, KVK_E_OBJECT, "manifest: layout.%s is %lld, asked for %d",
+                       facts[i].name, (long long)value, facts[i].value);
     }
     return KVK_OK;
 }
 
-kvk_status page_facts_read(const struct object *object, const struct shape *shape, struct page_facts *out, kvk_error *err)
+kvk_status page_facts_read(const struct object *object, const struct shape *shape,
+                           struct page_facts *out, kvk_error *err)
 {
     char layout[16];
     memset(out, 0, sizeof *out);
-    if (!object_get(object, "layout.name", layout, sizeof layout) || strcmp(layout, shape->layout) != 0)
+    if (!object_get(object, "layout.name", layout, sizeof layout) ||
+        strcmp(layout, shape->layout) != 0)
         return ERR(err, KVK_E_OBJECT, "manifest: layout.name is not \"%s\"", shape->layout);
     out->soa = strcmp(layout, "soa") == 0;
     if (!object_get(object, "signature", out->signature, sizeof out->signature))
         return ERR(err, KVK_E_OBJECT, "a manifest has no signature");
-    const struct { const char *name; int64_t *to; } facts[] = {
-        {"slot_bytes", &out->slot_bytes},     {"slot_alignment", &out->slot_alignment}, {"key_offset", &out->key_offset},
-        {"key_bytes", &out->key_bytes},       {"value_offset", &out->value_offset},     {"value_bytes", &out->value_bytes},
+    const struct {
+        const char *name;
+        int64_t *to;
+    } facts[] = {
+        {"slot_bytes", &out->slot_bytes},     {"slot_alignment", &out->slot_alignment},
+        {"key_offset", &out->key_offset},     {"key_bytes", &out->key_bytes},
+        {"value_offset", &out->value_offset}, {"value_bytes", &out->value_bytes},
     };
     kvk_status status = check_shape(object, shape, err);
     for (size_t i = 0; !status && i < sizeof facts / sizeof *facts; i++)
@@ -78,8 +93,8 @@ kvk_status page_facts_read(const struct object *object, const struct shape *shap
     if (!status)
         status = read_fields(object, out, err);
     if (!status && (out->slot_bytes < 1 || out->slot_alignment < 1))
-        return ERR(err, KVK_E_OBJECT, "manifest: a slot of %lld bytes aligned to %lld", (long long)out->slot_bytes,
-                   (long long)out->slot_alignment);
+        return ERR(err, KVK_E_OBJECT, "manifest: a slot of %lld bytes aligned to %lld",
+                   (long long)out->slot_bytes, (long long)out->slot_alignment);
     return status;
 }
 
@@ -107,7 +122,8 @@ kvk_status kvk_layout(const kvk_kernels *k, struct kvk_layout *out, kvk_error *e
     for (size_t f = 0; f < 4; f++) {
         out->field_offset[f] = 0;
         if ((int)f < p->fields) /* soa: head, field, token; 2 bytes a field */
-            out->field_offset[f] = p->soa ? out->meta_offset + 2 * f * tokens : (size_t)p->field_offset[f];
+            out->field_offset[f] =
+                p->soa ? out->meta_offset + 2 * f * tokens : (size_t)p->field_offset[f];
     }
     out->ratio = 2.0 * (s->head_size + s->value_head_size) / (double)p->slot_bytes;
     out->signature = p->signature;

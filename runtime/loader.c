@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** loader.c - finding the generator: registered by a static build, or libkvkiln-gen.so, loaded on the first need.
+** loader.c - finding the generator: registered by a static build, or libkvkiln-gen.so, loaded on
+** the first need.
 */
 #include "context.h"
 
@@ -21,10 +22,7 @@ typedef const struct gen_api *generator_function(void);
 /* The one writable datum of the library: set once by the program, before contexts are opened. */
 static _Atomic(generator_function *) registered;
 
-void kvk_register_generator(generator_function *get)
-{
-    atomic_store(&registered, get);
-}
+void kvk_register_generator(generator_function *get) { atomic_store(&registered, get); }
 
 /* Path of the file beside the library that holds this function, or 0. */
 static int beside_runtime(char *path, size_t cap)
@@ -51,7 +49,8 @@ static kvk_status load_library(kvk_context *ctx, void **library, kvk_error *err)
     if (*library)
         return KVK_OK;
     const char *why = dlerror();
-    return ERR(err, KVK_E_GENERATOR, "the kernel generator cannot be loaded (it is needed to compile): %s",
+    return ERR(err, KVK_E_GENERATOR,
+               "the kernel generator cannot be loaded (it is needed to compile): %s",
                why ? why : path);
 }
 
@@ -60,11 +59,15 @@ static kvk_status check(const struct gen_api *api, kvk_error *err)
     if (!api)
         return ERR(err, KVK_E_GENERATOR, "the generator has no table of functions");
     if (api->version != KVK_GEN_API_VERSION)
-        return ERR(err, KVK_E_GENERATOR, "the generator has interface version %u, this runtime needs %d: install the "
-                   GENERATOR_FILE " that came with it", (unsigned)api->version, KVK_GEN_API_VERSION);
+        return ERR(err, KVK_E_GENERATOR,
+                   "the generator has interface version %u, this runtime needs %d: install "
+                   "the " GENERATOR_FILE " that came with it",
+                   (unsigned)api->version, KVK_GEN_API_VERSION);
     if (strcmp(api->build_id, KVK_BUILD_ID) != 0)
-        return ERR(err, KVK_E_GENERATOR, "the generator is build %s, this runtime belongs to build %s: install the "
-                   GENERATOR_FILE " that came with it", api->build_id, KVK_BUILD_ID);
+        return ERR(err, KVK_E_GENERATOR,
+                   "the generator is build %s, this runtime belongs to build %s: install "
+                   "the " GENERATOR_FILE " that came with it",
+                   api->build_id, KVK_BUILD_ID);
     return KVK_OK;
 }
 

@@ -16,14 +16,16 @@ static kvk_status in_range(const char *name, int value, int low, int high, kvk_e
 {
     if (value >= low && value <= high)
         return KVK_OK;
-    return error_set(err, KVK_E_SHAPE, "kvk_prepare", "%s is %d, accepted %d..%d", name, value, low, high);
+    return error_set(err, KVK_E_SHAPE, "kvk_prepare", "%s is %d, accepted %d..%d", name, value, low,
+                     high);
 }
 
 static kvk_status check_dtype(const char *name, kvk_dtype dtype, kvk_error *err)
 {
     if (dtype == KVK_FLOAT16 || dtype == KVK_BFLOAT16)
         return KVK_OK;
-    return error_set(err, KVK_E_ARG, "kvk_prepare", "%s is %d, accepted KVK_FLOAT16, KVK_BFLOAT16", name, (int)dtype);
+    return error_set(err, KVK_E_ARG, "kvk_prepare", "%s is %d, accepted KVK_FLOAT16, KVK_BFLOAT16",
+                     name, (int)dtype);
 }
 
 kvk_status model_shape(const struct kvk_model *m, struct shape *out, kvk_error *err)
@@ -40,12 +42,14 @@ kvk_status model_shape(const struct kvk_model *m, struct shape *out, kvk_error *
     if (!m->spec || !*m->spec)
         return ERR(err, KVK_E_ARG, "spec is missing: a preset's name or the path of a .lua file");
     if (out->kinds & ~(unsigned)KVK_ALL_KINDS)
-        return ERR(err, KVK_E_ARG, "kinds is 0x%x, accepted bits 0x%x", out->kinds, (unsigned)KVK_ALL_KINDS);
+        return ERR(err, KVK_E_ARG, "kinds is 0x%x, accepted bits 0x%x", out->kinds,
+                   (unsigned)KVK_ALL_KINDS);
     kvk_status status = in_range("kv_heads", out->kv_heads, 1, HEADS_MOST, err);
     if (!status)
         status = in_range("query_heads", out->query_heads, 1, HEADS_MOST, err);
     if (!status && out->query_heads % out->kv_heads)
-        status = ERR(err, KVK_E_SHAPE, "query_heads %d is not a multiple of kv_heads %d", out->query_heads, out->kv_heads);
+        status = ERR(err, KVK_E_SHAPE, "query_heads %d is not a multiple of kv_heads %d",
+                     out->query_heads, out->kv_heads);
     if (!status)
         status = in_range("head_size", out->head_size, 1, HEAD_SIZE_MOST, err);
     if (!status)
@@ -66,13 +70,15 @@ static int is_path(const char *spec)
     return strchr(spec, '/') || (n > 4 && strcmp(spec + n - 4, ".lua") == 0);
 }
 
-/* Does a file of this preset lie in one of the directories? Only then is the generator needed to read it. */
+/* Does a file of this preset lie in one of the directories? Only then is the generator needed to
+** read it. */
 static int in_dirs(const char *dirs, const char *spec)
 {
     char path[PATH_MAX];
     while (*dirs) {
         size_t n = strcspn(dirs, ":");
-        if (n && snprintf(path, sizeof path, "%.*s/%s.lua", (int)n, dirs, spec) < (int)sizeof path &&
+        if (n &&
+            snprintf(path, sizeof path, "%.*s/%s.lua", (int)n, dirs, spec) < (int)sizeof path &&
             access(path, F_OK) == 0)
             return 1;
         dirs += n + (dirs[n] == ':');
@@ -88,7 +94,8 @@ static kvk_status unknown_preset(const char *spec, kvk_error *err)
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", name);
     }
-    return ERR(err, KVK_E_SPEC, "no preset \"%s\": accepted %s, or the path of a .lua file", spec, known);
+    return ERR(err, KVK_E_SPEC, "no preset \"%s\": accepted %s, or the path of a .lua file", spec,
+               known);
 }
 
 kvk_status model_spec_text(kvk_context *ctx, const char *spec, char **out, kvk_error *err)
@@ -120,16 +127,19 @@ static const char *layouts_line(const char *text)
     return NULL;
 }
 
-kvk_status model_layout(const struct kvk_model *model, const char *spec_text, struct shape *out, kvk_error *err)
+kvk_status model_layout(const struct kvk_model *model, const char *spec_text, struct shape *out,
+                        kvk_error *err)
 {
     static const char separators[] = " ,|\t";
     const char *words = layouts_line(spec_text);
     int length = words ? (int)strcspn(words, "\n") : 0;
     if (!words)
-        return ERR(err, KVK_E_INTERNAL, "the canonical text of %s has no line \"layouts\"", model->spec);
+        return ERR(err, KVK_E_INTERNAL, "the canonical text of %s has no line \"layouts\"",
+                   model->spec);
     for (const char *w = words; w < words + length;) {
         size_t n = strcspn(w, " ,|\t\n");
-        if (n && n < sizeof out->layout && (!model->layout || (strlen(model->layout) == n && !strncmp(w, model->layout, n)))) {
+        if (n && n < sizeof out->layout &&
+            (!model->layout || (strlen(model->layout) == n && !strncmp(w, model->layout, n)))) {
             memcpy(out->layout, w, n);
             out->layout[n] = '\0';
             return KVK_OK;
@@ -139,5 +149,6 @@ kvk_status model_layout(const struct kvk_model *model, const char *spec_text, st
         if (!n && *w == '\n')
             break;
     }
-    return ERR(err, KVK_E_SPEC, "layout \"%s\": %s has %.*s", model->layout ? model->layout : "", model->spec, length, words);
+    return ERR(err, KVK_E_SPEC, "layout \"%s\": %s has %.*s", model->layout ? model->layout : "",
+               model->spec, length, words);
 }

@@ -9,7 +9,8 @@
 **     32  u64       key bytes, then manifest bytes, code bytes, total bytes
 **     64            key, NUL, manifest, NUL, zeros up to a multiple of 64, code
 **
-** The total must equal the size of the buffer, so that an appended or a cut file is told from a flipped bit.
+** The total must equal the size of the buffer, so that an appended or a cut file is told from a
+** flipped bit.
 */
 #include "object.h"
 
@@ -23,7 +24,15 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { AT_VERSION = 8, AT_ZERO = 12, AT_SUM = 16, AT_SIZES = 32, HEADER_BYTES = 64, CODE_ALIGNMENT = 64, SUM_BYTES = 16 };
+enum {
+    AT_VERSION = 8,
+    AT_ZERO = 12,
+    AT_SUM = 16,
+    AT_SIZES = 32,
+    HEADER_BYTES = 64,
+    CODE_ALIGNMENT = 64,
+    SUM_BYTES = 16
+};
 
 static const unsigned char magic[8] = {'K', 'V', 'K', 'I', 'L', 'N', '\r', '\n'};
 
@@ -60,7 +69,8 @@ kvk_status object_seal(const struct object *parts, void **out, size_t *out_bytes
     const size_t most = SIZE_MAX / 8;
     if (parts->key_bytes > most || parts->manifest_bytes > most || parts->code_bytes > most)
         return ERR(err, KVK_E_MEMORY, "object of %zu code bytes is too large", parts->code_bytes);
-    size_t code_at = code_offset(parts->key_bytes, parts->manifest_bytes), total = code_at + parts->code_bytes;
+    size_t code_at = code_offset(parts->key_bytes, parts->manifest_bytes),
+           total = code_at + parts->code_bytes;
     unsigned char *bytes = calloc(1, total);
     if (!bytes)
         return ERR(err, KVK_E_MEMORY, "no memory for an object of %zu bytes", total);
@@ -86,9 +96,11 @@ kvk_status object_seal(const struct object *parts, void **out, size_t *out_bytes
 static kvk_status check_header(const unsigned char *bytes, size_t size, kvk_error *err)
 {
     if (size < HEADER_BYTES)
-        return ERR(err, KVK_E_OBJECT, "object of %zu bytes is shorter than its header of %d", size, HEADER_BYTES);
+        return ERR(err, KVK_E_OBJECT, "object of %zu bytes is shorter than its header of %d", size,
+                   HEADER_BYTES);
     if (memcmp(bytes, magic, sizeof magic) != 0)
-        return ERR(err, KVK_E_OBJECT, "not a kvkiln object: it does not start with the magic number");
+        return ERR(err, KVK_E_OBJECT,
+                   "not a kvkiln object: it does not start with the magic number");
     if (get(bytes + AT_VERSION, 4) != KVK_OBJECT_VERSION)
         return ERR(err, KVK_E_OBJECT, "object version %llu, this build reads %d",
                    (unsigned long long)get(bytes + AT_VERSION, 4), KVK_OBJECT_VERSION);
@@ -101,7 +113,8 @@ static kvk_status check_header(const unsigned char *bytes, size_t size, kvk_erro
 }
 
 /* Do the parts fill the buffer exactly, and are the texts texts? */
-static kvk_status check_parts(const unsigned char *bytes, size_t size, struct object *out, kvk_error *err)
+static kvk_status check_parts(const unsigned char *bytes, size_t size, struct object *out,
+                              kvk_error *err)
 {
     uint64_t key = get(bytes + AT_SIZES, 8), manifest = get(bytes + AT_SIZES + 8, 8);
     uint64_t code = get(bytes + AT_SIZES + 16, 8);

@@ -2,9 +2,10 @@
 /*
 ** prepare.c - a model to its kernels.
 **
-** A prepare claims, under the mutex, every kernel that nobody has or makes; builds its claims without the mutex (from
-** the cache one after the other, compiles side by side); publishes them; and only then waits for kernels that other
-** threads claimed. Since nobody waits while it holds an unbuilt claim, two prepares cannot wait for each other.
+** A prepare claims, under the mutex, every kernel that nobody has or makes; builds its claims
+** without the mutex (from the cache one after the other, compiles side by side); publishes them;
+** and only then waits for kernels that other threads claimed. Since nobody waits while it holds an
+** unbuilt claim, two prepares cannot wait for each other.
 */
 #include "context.h"
 
@@ -27,7 +28,7 @@ struct job {
     struct gen_request request;
     struct kernel *kernel;
     char *key;
-    int mine, done;          /* claimed by this prepare; already built */
+    int mine, done; /* claimed by this prepare; already built */
     kvk_status status;
     kvk_error error;
     double ms;
@@ -53,19 +54,28 @@ void kernels_free(struct kvk_kernels *set)
     free(set);
 }
 
-static void fill_request(const kvk_context *ctx, const struct kvk_kernels *set, int kind, struct gen_request *r)
+static void fill_request(const kvk_context *ctx, const struct kvk_kernels *set, int kind,
+                         struct gen_request *r)
 {
     static const char *const names[KIND_COUNT] = {"store", "decode", "unified", "dequant"};
     const struct shape *s = &set->shape;
     *r = (struct gen_request){
-        .spec_text = set->spec_text, .kind = names[kind], .layout = s->layout, .target = ctx->info.target,
-        .head_size = s->head_size, .value_head_size = s->value_head_size, .gqa = s->gqa, .page_tokens = s->page_tokens,
+        .spec_text = set->spec_text,
+        .kind = names[kind],
+        .layout = s->layout,
+        .target = ctx->info.target,
+        .head_size = s->head_size,
+        .value_head_size = s->value_head_size,
+        .gqa = s->gqa,
+        .page_tokens = s->page_tokens,
         .dtype = kind == KIND_DEQUANT ? s->dequant_dtype : s->dtype,
-        .assemble = strncmp(ctx->info.target, "sm_", 3) == 0 && ctx->assembler.kind != ASSEMBLER_NONE,
+        .assemble =
+            strncmp(ctx->info.target, "sm_", 3) == 0 && ctx->assembler.kind != ASSEMBLER_NONE,
     };
 }
 
-static kvk_status make_jobs(kvk_context *ctx, const struct kvk_kernels *set, struct job jobs[KIND_COUNT], kvk_error *err)
+static kvk_status make_jobs(kvk_context *ctx, const struct kvk_kernels *set,
+                            struct job jobs[KIND_COUNT], kvk_error *err)
 {
     for (int i = 0; i < KIND_COUNT; i++) {
         struct job *j = &jobs[i];
@@ -73,7 +83,8 @@ static kvk_status make_jobs(kvk_context *ctx, const struct kvk_kernels *set, str
             continue;
         j->ctx = ctx;
         fill_request(ctx, set, i, &j->request);
-        j->key = key_make(&j->request, KVK_BUILD_ID, j->request.assemble ? ctx->assembler.name : "none");
+        j->key =
+            key_make(&j->request, KVK_BUILD_ID, j->request.assemble ? ctx->assembler.name : "none");
         if (!j->key)
             return ERR(err, KVK_E_MEMORY, "no memory for a key");
     }
@@ -175,7 +186,8 @@ static void *work(void *data)
     }
 }
 
-/* Threads that take none of the program's signals: its handlers run where it expects them. Returns how many started. */
+/* Threads that take none of the program's signals: its handlers run where it expects them. Returns
+** how many started. */
 static int start_threads(pthread_t *threads, int n, struct crew *crew)
 {
     sigset_t all, before;
@@ -198,7 +210,10 @@ static void compile_all(struct job jobs[KIND_COUNT])
     struct crew crew = {jobs, PTHREAD_MUTEX_INITIALIZER, 0};
     pthread_t threads[COMPILE_THREADS_MOST];
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int most = cores < 1 ? 1 : cores < COMPILE_THREADS_MOST ? (int)cores : COMPILE_THREADS_MOST, misses = 0;
+    int most = cores < 1                      ? 1
+               : cores < COMPILE_THREADS_MOST ? (int)cores
+                                              : COMPILE_THREADS_MOST,
+        misses = 0;
     for (int i = 0; i < KIND_COUNT; i++)
         misses += jobs[i].mine && !jobs[i].done;
     if (!misses)
@@ -239,7 +254,8 @@ static void run_jobs(kvk_context *ctx, struct job jobs[KIND_COUNT])
 }
 
 /* Kernels of the jobs into the set; all must agree on where everything lies. */
-static kvk_status fill_set(struct kvk_kernels *set, const struct job jobs[KIND_COUNT], kvk_error *err)
+static kvk_status fill_set(struct kvk_kernels *set, const struct job jobs[KIND_COUNT],
+                           kvk_error *err)
 {
     int first = 1;
     for (int i = 0; i < KIND_COUNT; i++) {
@@ -250,9 +266,10 @@ static kvk_status fill_set(struct kvk_kernels *set, const struct job jobs[KIND_C
         kvk_status status = page_facts_read(&j->kernel->object, &set->shape, &pages, err);
         if (status)
             return status;
-        if (!first && (strcmp(pages.signature, set->pages.signature) != 0 || pages.slot_bytes != set->pages.slot_bytes))
-            return ERR(err, KVK_E_INTERNAL, "kernel %s has signature %s, others have %s", j->kernel->name, pages.signature,
-                       set->pages.signature);
+        if (!first && (strcmp(pages.signature, set->pages.signature) != 0 ||
+                       pages.slot_bytes != set->pages.slot_bytes))
+            return ERR(err, KVK_E_INTERNAL, "kernel %s has signature %s, others have %s",
+                       j->kernel->name, pages.signature, set->pages.signature);
         set->pages = pages;
         set->kernel[i] = j->kernel;
         set->origin[i] = j->mine ? j->kernel->origin : "memory";
@@ -265,10 +282,11 @@ static kvk_status fill_set(struct kvk_kernels *set, const struct job jobs[KIND_C
 static int same_model(const struct kvk_kernels *a, const struct kvk_kernels *b)
 {
     const struct shape *x = &a->shape, *y = &b->shape;
-    return x->kv_heads == y->kv_heads && x->query_heads == y->query_heads && x->head_size == y->head_size &&
-           x->value_head_size == y->value_head_size && x->page_tokens == y->page_tokens && x->dtype == y->dtype &&
-           x->dequant_dtype == y->dequant_dtype && x->kinds == y->kinds && strcmp(x->layout, y->layout) == 0 &&
-           strcmp(a->spec_text, b->spec_text) == 0;
+    return x->kv_heads == y->kv_heads && x->query_heads == y->query_heads &&
+           x->head_size == y->head_size && x->value_head_size == y->value_head_size &&
+           x->page_tokens == y->page_tokens && x->dtype == y->dtype &&
+           x->dequant_dtype == y->dequant_dtype && x->kinds == y->kinds &&
+           strcmp(x->layout, y->layout) == 0 && strcmp(a->spec_text, b->spec_text) == 0;
 }
 
 /* The set of this model that is there already, or, with `add`, this one. */
@@ -304,7 +322,8 @@ static kvk_status prepare_set(kvk_context *ctx, struct kvk_kernels *set, kvk_err
     return status;
 }
 
-kvk_status kvk_prepare(kvk_context *ctx, const struct kvk_model *model, const kvk_kernels **out, kvk_error *err)
+kvk_status kvk_prepare(kvk_context *ctx, const struct kvk_model *model, const kvk_kernels **out,
+                       kvk_error *err)
 {
     if (!ctx || !out)
         return ERR(err, KVK_E_ARG, "%s is NULL", ctx ? "out" : "ctx");
@@ -333,7 +352,8 @@ kvk_status kvk_prepare(kvk_context *ctx, const struct kvk_model *model, const kv
     return status;
 }
 
-kvk_status kvk_kernel(const kvk_kernels *k, kvk_kind_bits kind, struct kvk_kernel_info *info, kvk_error *err)
+kvk_status kvk_kernel(const kvk_kernels *k, kvk_kind_bits kind, struct kvk_kernel_info *info,
+                      kvk_error *err)
 {
     if (!k)
         return ERR(err, KVK_E_ARG, "kernels is NULL");
@@ -353,9 +373,12 @@ kvk_status kvk_kernel(const kvk_kernels *k, kvk_kind_bits kind, struct kvk_kerne
         info->local_bytes = one->main.local_bytes;
         info->threads = (int)one->main.threads;
         info->resident_ctas = one->main.resident_ctas;
-        info->shared_bytes = (int)one->main.shared_bytes +
-                             (one->main.static_shared_bytes > 0 ? one->main.static_shared_bytes : 0);
+        info->shared_bytes =
+            (int)one->main.shared_bytes +
+            (one->main.static_shared_bytes > 0 ? one->main.static_shared_bytes : 0);
         return KVK_OK;
     }
-    return ERR(err, KVK_E_ARG, "kind is %u, accepted one of KVK_STORE, KVK_DECODE, KVK_UNIFIED, KVK_DEQUANT", (unsigned)kind);
+    return ERR(err, KVK_E_ARG,
+               "kind is %u, accepted one of KVK_STORE, KVK_DECODE, KVK_UNIFIED, KVK_DEQUANT",
+               (unsigned)kind);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** decode.c - few query tokens a sequence. A CTA takes one KV head, one split of one sequence and up to 16 (token, head) rows:
-** the cache is decoded once for all of them. Its warps take steps in turn and are joined at the end; splits are joined
-** by template_reduce.
+** decode.c - few query tokens a sequence. A CTA takes one KV head, one split of one sequence and up
+** to 16 (token, head) rows: the cache is decoded once for all of them. Its warps take steps in turn
+** and are joined at the end; splits are joined by template_reduce.
 */
 #include "part_attend.h"
 #include "part_rowvec.h"
@@ -46,7 +46,8 @@ static val row_token(struct kb *k, const struct place *w, val row, val *head, va
     return i;
 }
 
-static val element_pointer(struct kb *k, const char *base, const char *row_stride, const char *head_stride, val token, val head)
+static val element_pointer(struct kb *k, const char *base, const char *row_stride,
+                           const char *head_stride, val token, val head)
 {
     val a = kb_mul(K, kb_zext(K, token, KB_I64), kb_param(K, row_stride));
     val b = kb_mul(K, kb_zext(K, head, KB_I64), kb_param(K, head_stride));
@@ -67,12 +68,14 @@ static val query_row(struct kb *k, void *data, val row)
 }
 
 /* Visible keys of the lane's rows; [start, end) of this split, no further than any row sees. */
-static void visible_range(struct kb *k, struct attend *a, const struct place *w, val *start, val *end)
+static void visible_range(struct kb *k, struct attend *a, const struct place *w, val *start,
+                          val *end)
 {
     const struct plan *p = a->plan;
     val splits = kb_param(K, "splits"), window = kb_param(K, "window");
     val chunk = kb_udiv(K, kb_addi(K, kb_add(K, w->length, splits), -1), splits);
-    chunk = kb_muli(K, kb_divi(K, kb_addi(K, chunk, p->tile_tokens - 1), p->tile_tokens), p->tile_tokens);
+    chunk = kb_muli(K, kb_divi(K, kb_addi(K, chunk, p->tile_tokens - 1), p->tile_tokens),
+                    p->tile_tokens);
     val begin = kb_mul(K, w->split, chunk);
     *end = kb_smin(K, kb_add(K, begin, chunk), w->length);
     val oldest = kb_sub(K, w->length, w->query_tokens); /* position of query token 0 */
@@ -94,11 +97,13 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
     *start = kb_add(K, begin, skipped);
 }
 
-static void write_rows(struct kb *k, const struct attend *a, const struct place *w, const struct attend_sums *s)
+static void write_rows(struct kb *k, const struct attend *a, const struct place *w,
+                       const struct attend_sums *s)
 {
     struct attend_output o;
     val partial[ATTEND_ROWS], partial_lse[ATTEND_ROWS];
-    val splits = kb_param(K, "splits"), kv_heads = kb_param(K, "kv_heads"), base = kb_param(K, "partial");
+    val splits = kb_param(K, "splits"), kv_heads = kb_param(K, "kv_heads"),
+        base = kb_param(K, "partial");
     val heads = kb_muli(K, kv_heads, a->plan->geo.gqa);
     val tokens = kb_mul(K, kb_param(K, "sequences"), w->query_tokens);
     val heads64 = kb_zext(K, heads, KB_I64), splits64 = kb_zext(K, splits, KB_I64);

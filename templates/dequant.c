@@ -86,7 +86,8 @@ static void rotate_back(struct kb *k, struct rowvec *v)
         v->x[i] = kb_merge(K, &back, turned.x[i], v->x[i]);
 }
 
-static void dequant_side(struct kb *k, const struct side *side, const struct slot_token *token, val row, val present)
+static void dequant_side(struct kb *k, const struct side *side, const struct slot_token *token,
+                         val row, val present)
 {
     struct rowvec v;
     int type = rowpair_type(k);

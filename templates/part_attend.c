@@ -43,10 +43,14 @@ struct carried {
     struct attend_codes codes;
 };
 
-enum { CARRIED = sizeof(struct carried) / sizeof(val), CODES = sizeof(struct attend_codes) / sizeof(val) };
+enum {
+    CARRIED = sizeof(struct carried) / sizeof(val),
+    CODES = sizeof(struct attend_codes) / sizeof(val)
+};
 
 /* Loads the first step's codes if there is one: a range may be empty, a sequence too. */
-static void first_codes(struct kb *k, const struct attend *a, val start, val end, struct attend_codes *c)
+static void first_codes(struct kb *k, const struct attend *a, val start, val end,
+                        struct attend_codes *c)
 {
     struct kb_if any = kb_if(K, kb_icmp(K, KB_SLT, start, end));
     attend_load(K, a, start, c);
@@ -57,7 +61,8 @@ static void first_codes(struct kb *k, const struct attend *a, val start, val end
             v[i] = kb_merge(K, &any, v[i], kb_const(K, kb_type_of(K, v[i]), 0));
 }
 
-static void loop_prefetched(struct kb *k, const struct attend *a, struct carried *c, val end, int stride)
+static void loop_prefetched(struct kb *k, const struct attend *a, struct carried *c, val end,
+                            int stride)
 {
     struct kb_loop loop;
     first_codes(K, a, c->start, end, &c->codes);
@@ -71,7 +76,8 @@ static void loop_prefetched(struct kb *k, const struct attend *a, struct carried
     kb_loop_end(K, &loop);
 }
 
-static void loop_simple(struct kb *k, const struct attend *a, struct carried *c, val end, int stride)
+static void loop_simple(struct kb *k, const struct attend *a, struct carried *c, val end,
+                        int stride)
 {
     struct kb_loop loop;
     struct attend_codes now = {0};
@@ -83,7 +89,8 @@ static void loop_simple(struct kb *k, const struct attend *a, struct carried *c,
     kb_loop_end(K, &loop);
 }
 
-void attend_range(struct kb *k, const struct attend *a, val start, val end, int stride, struct attend_sums *s)
+void attend_range(struct kb *k, const struct attend *a, val start, val end, int stride,
+                  struct attend_sums *s)
 {
     struct carried c = {.start = start};
     clear(K, a, &c.sums);
@@ -110,7 +117,8 @@ void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s)
     }
 }
 
-/* One warp's sums in shared memory: value i of lane n at (i * warp size + n) * 4, so that lanes meet different banks. */
+/* One warp's sums in shared memory: value i of lane n at (i * warp size + n) * 4, so that lanes
+** meet different banks. */
 static val sum_at(struct kb *k, val buffer, int i)
 {
     val at = kb_offset(K, buffer, kb_shli(K, kb_lane(K), 2));
@@ -129,7 +137,8 @@ static void put_sums(struct kb *k, const struct attend *a, val buffer, const str
 }
 
 /* Factors that bring two references to the larger one; 0 for a side that saw nothing. */
-static void join_references(struct kb *k, val m, val other, val *joined, val *factor, val *other_factor)
+static void join_references(struct kb *k, val m, val other, val *joined, val *factor,
+                            val *other_factor)
 {
     *joined = kb_fmaxnum(K, m, other);
     val none = kb_fcmp(K, KB_OEQ, *joined, kb_f32_bits(K, 0xff800000));
@@ -157,7 +166,8 @@ static void gain_sums(struct kb *k, const struct attend *a, val buffer, struct a
     }
 }
 
-void attend_merge_warps(struct kb *k, const struct attend *a, val index, val buffers, struct attend_sums *s)
+void attend_merge_warps(struct kb *k, const struct attend *a, val index, val buffers,
+                        struct attend_sums *s)
 {
     const struct plan *p = a->plan;
     int values = sums_of(a) + 2 * a->shape.lane_rows, bytes = values * kb_warp_size(k) * 4;

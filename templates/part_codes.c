@@ -2,8 +2,9 @@
 /*
 ** part_codes.c - one step's codes, scales and fields from memory to registers.
 **
-** Addresses never leave the tokens that exist: a subtile at or past the length is replaced by the sequence's last one (its
-** tokens are masked later), so no block-table entry past the length is read and every load lies inside a slot.
+** Addresses never leave the tokens that exist: a subtile at or past the length is replaced by the
+** sequence's last one (its tokens are masked later), so no block-table entry past the length is
+** read and every load lies inside a slot.
 */
 #include "part_attend.h"
 
@@ -11,7 +12,8 @@ static int low_bit(int x) { return x & -x; }
 static int min_int(int a, int b) { return a < b ? a : b; }
 static int gcd(int a, int b) { return b ? gcd(b, a % b) : a; }
 
-/* `bytes` bytes as little-endian words, the last one zero-extended. The pointer is a multiple of `align`. */
+/* `bytes` bytes as little-endian words, the last one zero-extended. The pointer is a multiple of
+** `align`. */
 static void load_words(struct kb *k, val at, int bytes, int align, val *words)
 {
     int unit = min_int(align, 16);
@@ -42,7 +44,8 @@ static void load_scales(struct kb *k, val at, val first_element, int run, int gr
     }
 }
 
-/* A run that begins inside a byte for some lanes (5 dims of 4 bits): loads the bytes it can touch, shifts it down. */
+/* A run that begins inside a byte for some lanes (5 dims of 4 bits): loads the bytes it can touch,
+** shifts it down. */
 static void load_bits(struct kb *k, val codes, val first_bit, int bits, int step, val *words)
 {
     int most = 0;
@@ -63,8 +66,8 @@ static void load_bits(struct kb *k, val codes, val first_bit, int bits, int step
 }
 
 /* `run` codes from element `first` (a multiple of run) on, and the block scales they need. */
-static void load_run(struct kb *k, const struct slot_token *token, const struct side *side, val first, int run, val *words,
-                     val *scales)
+static void load_run(struct kb *k, const struct slot_token *token, const struct side *side,
+                     val first, int run, val *words, val *scales)
 {
     int bits = run * side->codec.bits;
     val codes = slot_codes(K, token, side);
@@ -72,8 +75,8 @@ static void load_run(struct kb *k, const struct slot_token *token, const struct 
     if (bits % 8)
         load_bits(K, codes, first_bit, bits, bits % 8, words);
     else
-        load_words(K, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bits / 8, min_int(side->code_align, low_bit(bits / 8)),
-                   words);
+        load_words(K, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bits / 8,
+                   min_int(side->code_align, low_bit(bits / 8)), words);
     if (side->scale_bytes) {
         val at_scales = slot_scales(K, token, side);
         load_scales(K, at_scales, first, run, side->codec.group, scales);
@@ -81,7 +84,8 @@ static void load_run(struct kb *k, const struct slot_token *token, const struct 
 }
 
 /* Fields of the one token whose facts this lane prepares. */
-static void load_fields(struct kb *k, const struct attend *a, const struct slot_token *token, val *field)
+static void load_fields(struct kb *k, const struct attend *a, const struct slot_token *token,
+                        val *field)
 {
     const struct slot *slot = &a->plan->slot;
     const struct side *sides[2] = {&slot->key, &slot->value};
@@ -94,7 +98,8 @@ static void load_fields(struct kb *k, const struct attend *a, const struct slot_
 }
 
 /* Page and first position of subtile `sub`, kept inside the sequence. */
-static void find_subtile(struct kb *k, const struct attend *a, val start, int sub, val *page, val *position)
+static void find_subtile(struct kb *k, const struct attend *a, val start, int sub, val *page,
+                         val *position)
 {
     int tokens = a->plan->geo.page_tokens;
     val last = kb_andi(K, kb_addi(K, a->length, -1), -16);
@@ -118,12 +123,15 @@ void attend_load(struct kb *k, const struct attend *a, val start, struct attend_
         for (int t = 0; t < a->y_tiles; t++) {
             val at = kb_add(K, position[u], kb_addi(K, a->y, t * a->shape.y_tile));
             struct slot_token token = slot_token(K, &a->head, page[u], at);
-            load_run(K, &token, &slot->key, key_first, a->key_run, c->key[u][t], c->key_scale[u][t]);
+            load_run(K, &token, &slot->key, key_first, a->key_run, c->key[u][t],
+                     c->key_scale[u][t]);
         }
         for (int e = 0; e < a->shape.ke; e++) {
             val index = kb_target(K)->ops->k_index(K, e);
-            struct slot_token token = slot_token(K, &a->head, page[u], kb_add(K, position[u], index));
-            load_run(K, &token, &slot->value, value_first, a->dims, c->value[u][e], c->value_scale[u][e]);
+            struct slot_token token =
+                slot_token(K, &a->head, page[u], kb_add(K, position[u], index));
+            load_run(K, &token, &slot->value, value_first, a->dims, c->value[u][e],
+                     c->value_scale[u][e]);
         }
     }
     if (!a->plan->slot.fields)

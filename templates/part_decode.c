@@ -7,8 +7,8 @@
 #include "part_codebook.h"
 #include "part_pack.h"
 
-/* A pattern whose exponent field is still that of a smaller format, times the power of two between the biases. A
-** multiplication also makes normal numbers of subnormal ones. */
+/* A pattern whose exponent field is still that of a smaller format, times the power of two between
+** the biases. A multiplication also makes normal numbers of subnormal ones. */
 static val rescale(struct kb *k, val magnitude, val sign, unsigned power_bits)
 {
     val small = kb_bitcast(K, magnitude, KB_F32);
@@ -78,8 +78,8 @@ val decode_scale(struct kb *k, enum block_rule rule, val byte)
     return kb_bitcast(K, bits, KB_F32);
 }
 
-static void decode_codebook(struct kb *k, const struct side *side, const struct slot_token *token, struct rowvec *v,
-                            const val *code)
+static void decode_codebook(struct kb *k, const struct side *side, const struct slot_token *token,
+                            struct rowvec *v, const val *code)
 {
     float centroids[SPEC_MAX_CENTROIDS];
     codebook_of_side(side, centroids);
@@ -99,8 +99,8 @@ static void decode_codebook(struct kb *k, const struct side *side, const struct 
         v->x[i] = kb_fmul(K, v->x[i], scalar);
 }
 
-static void decode_affine(struct kb *k, const struct side *side, const struct slot_token *token, struct rowvec *v,
-                          const val *code)
+static void decode_affine(struct kb *k, const struct side *side, const struct slot_token *token,
+                          struct rowvec *v, const val *code)
 {
     val scale = slot_read_field(k, token, side, 0);
     val zero = slot_read_field(k, token, side, 1);
@@ -112,8 +112,8 @@ static void decode_affine(struct kb *k, const struct side *side, const struct sl
 }
 
 /* Groups of a lane begin at its element 0, or the lane lies within one. */
-static void decode_block(struct kb *k, const struct side *side, const struct slot_token *token, struct rowvec *v,
-                         const val *code)
+static void decode_block(struct kb *k, const struct side *side, const struct slot_token *token,
+                         struct rowvec *v, const val *code)
 {
     int group = side->codec.group, n = v->e < group ? v->e : group;
     val base = slot_scales(k, token, side);
@@ -137,7 +137,8 @@ static void decode_block(struct kb *k, const struct side *side, const struct slo
     }
 }
 
-void decode_side(struct kb *k, const struct side *side, const struct slot_token *token, struct rowvec *v)
+void decode_side(struct kb *k, const struct side *side, const struct slot_token *token,
+                 struct rowvec *v)
 {
     val code[ROWVEC_MAX];
     val base = slot_codes(k, token, side);

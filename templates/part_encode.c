@@ -48,7 +48,8 @@ static void write_scales(struct kb *k, const struct side *side, const struct slo
     kb_endif(K, &only);
 }
 
-void encode_side(struct kb *k, const struct side *side, struct rowvec *v, const struct slot_token *token)
+void encode_side(struct kb *k, const struct side *side, struct rowvec *v,
+                 const struct slot_token *token)
 {
     struct encoded e = {0};
     switch (side->codec.kind) {

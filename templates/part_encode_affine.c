@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_encode_affine.c - codes between a minimum and a maximum, scale and zero in two fields (formats.md section 8.3).
+** part_encode_affine.c - codes between a minimum and a maximum, scale and zero in two fields
+** (formats.md section 8.3).
 */
 #include "part_encode.h"
 
@@ -18,7 +19,8 @@ static val bounded(struct kb *k, val x)
 /* Extremes over the elements that are numbers; both 0 if there are none. */
 static void range(struct kb *k, const struct rowvec *v, val *least, val *most)
 {
-    val infinity = kb_f32_bits(K, 0x7F800000), minus_infinity = kb_f32_bits(K, 0xFF800000), zero = kb_f32(K, 0);
+    val infinity = kb_f32_bits(K, 0x7F800000), minus_infinity = kb_f32_bits(K, 0xFF800000),
+        zero = kb_f32(K, 0);
     val low[ROWVEC_MAX], high[ROWVEC_MAX];
     for (int i = 0; i < v->e; i++) {
         val number = kb_fcmp(K, KB_ORD, v->x[i], v->x[i]);

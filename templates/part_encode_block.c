@@ -32,8 +32,8 @@ static val count(struct kb *k, val w, const enum kb_fpred *pass)
     return n;
 }
 
-/* UltraQuant: a tie goes to the lower level, so that of a negative number to the larger magnitude. Code 8 is never
-** written. */
+/* UltraQuant: a tie goes to the lower level, so that of a negative number to the larger magnitude.
+** Code 8 is never written. */
 static val code_ultraquant(struct kb *k, val w)
 {
     static const enum kb_fpred above[7] = {KB_OGT, KB_OGT, KB_OGT, KB_OGT, KB_OGT, KB_OGT, KB_OGT};
@@ -70,8 +70,10 @@ static val scale_ultraquant(struct kb *k, val amax)
     val up = kb_icmpi(K, KB_UGE, mantissa, 0x3504F3);
     val one = kb_zext(K, up, KB_I32);
     val biased = kb_add(K, exponent, one);
-    val tiny = kb_icmpi(K, KB_EQ, exponent, 0); /* subnormal r: below 2^-126 the exponent field says nothing */
-    val edge = kb_icmpi(K, KB_UGE, bits, 0x5A827A); /* sqrt(2) / 2 of 2^-126 still rounds up to it */
+    val tiny = kb_icmpi(K, KB_EQ, exponent,
+                        0); /* subnormal r: below 2^-126 the exponent field says nothing */
+    val edge =
+        kb_icmpi(K, KB_UGE, bits, 0x5A827A); /* sqrt(2) / 2 of 2^-126 still rounds up to it */
     val least = kb_zext(K, edge, KB_I32);
     return kb_select(K, tiny, least, biased);
 }
@@ -92,7 +94,8 @@ static val scale_mxfp4(struct kb *k, val amax)
 static val unscale(struct kb *k, val x, val biased)
 {
     val negated = kb_muli(K, biased, -1);
-    val inverse = kb_addi(K, negated, 254); /* positive: the bound on elements keeps biased below 253 */
+    val inverse =
+        kb_addi(K, negated, 254); /* positive: the bound on elements keeps biased below 253 */
     val factor = power_of_two(k, inverse);
     val scaled = kb_fmul(K, x, factor);
     val some = kb_icmpi(K, KB_NE, biased, 0);
@@ -100,8 +103,8 @@ static val unscale(struct kb *k, val x, val biased)
     return kb_select(K, some, scaled, zero);
 }
 
-static void encode_exponent_group(struct kb *k, enum block_rule rule, val amax, const val *x, int n, val *scale,
-                                  val *code)
+static void encode_exponent_group(struct kb *k, enum block_rule rule, val amax, const val *x, int n,
+                                  val *scale, val *code)
 {
     *scale = rule == BLOCK_ULTRAQUANT ? scale_ultraquant(k, amax) : scale_mxfp4(k, amax);
     for (int i = 0; i < n; i++) {
@@ -154,5 +157,6 @@ void encode_block(struct kb *k, const struct side *side, struct rowvec *v, struc
         if (rule == BLOCK_NVFP4)
             encode_nvfp4_group(k, amax[j], v->x + j * n, n, &out->scale[j], out->code + j * n);
         else
-            encode_exponent_group(k, rule, amax[j], v->x + j * n, n, &out->scale[j], out->code + j * n);
+            encode_exponent_group(k, rule, amax[j], v->x + j * n, n, &out->scale[j],
+                                  out->code + j * n);
 }

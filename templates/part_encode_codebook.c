@@ -22,7 +22,8 @@ static val normalise(struct kb *k, struct rowvec *v)
     return norm;
 }
 
-/* How many of the sorted midpoints are <= y: a binary search whose tests choose the next midpoint by selection. */
+/* How many of the sorted midpoints are <= y: a binary search whose tests choose the next midpoint
+** by selection. */
 static val index_of(struct kb *k, const float *mid, int bits, val y)
 {
     val set[4], index = kb_i32(K, 0);
@@ -31,7 +32,8 @@ static val index_of(struct kb *k, const float *mid, int bits, val y)
         val t[8];
         for (int j = 0; j < n; j++)
             t[j] = kb_f32(K, mid[(2 * j + 1) * half - 1]);
-        for (int level = 0; level < step; level++) /* the first test chose between halves of the table */
+        for (int level = 0; level < step;
+             level++) /* the first test chose between halves of the table */
             for (int j = 0; j < n >> (level + 1); j++)
                 t[j] = kb_select(K, set[level], t[j + (n >> (level + 1))], t[j]);
         set[step] = kb_fcmp(K, KB_OGE, y, t[0]);
@@ -43,7 +45,8 @@ static val index_of(struct kb *k, const float *mid, int bits, val y)
 }
 
 /* 1 / length of the vector of chosen centroids. */
-static val inverse_length(struct kb *k, const struct rowvec *v, const float *centroids, int bits, const val *code)
+static val inverse_length(struct kb *k, const struct rowvec *v, const float *centroids, int bits,
+                          const val *code)
 {
     float squares[SPEC_MAX_CENTROIDS];
     val c2[ROWVEC_MAX];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_encode_float.c - each element by itself as an 8- or 16-bit float (formats.md sections 5, 8.2 and 15).
+** part_encode_float.c - each element by itself as an 8- or 16-bit float (formats.md sections 5, 8.2
+** and 15).
 */
 #include "part_encode.h"
 
@@ -19,7 +20,8 @@ static val sign_byte(struct kb *k, val bits)
     return kb_andi(K, high, 0x80);
 }
 
-/* Normal numbers: round the f32 pattern at the last mantissa bit, ties to even; a carry runs into the exponent. */
+/* Normal numbers: round the f32 pattern at the last mantissa bit, ties to even; a carry runs into
+** the exponent. */
 static val round_normal(struct kb *k, const struct small_float *f, val magnitude)
 {
     int drop = 23 - f->mantissa;
@@ -31,7 +33,8 @@ static val round_normal(struct kb *k, const struct small_float *f, val magnitude
     return kb_addi(K, cut, -((127LL - f->bias) << f->mantissa));
 }
 
-/* Below the smallest normal: adding a power of two whose ulp is the format's step rounds in hardware. */
+/* Below the smallest normal: adding a power of two whose ulp is the format's step rounds in
+** hardware. */
 static val round_subnormal(struct kb *k, const struct small_float *f, val magnitude)
 {
     unsigned exponent = (unsigned)(127 + 1 - f->bias - f->mantissa + 23);
@@ -60,7 +63,8 @@ static val encode_small(struct kb *k, const struct small_float *f, val x)
 
 val encode_e4m3(struct kb *k, val x) { return encode_small(k, &e4m3, x); }
 
-/* Toward zero to fp16, at most 1.75, then the upper seven magnitude bits with ties away from zero. */
+/* Toward zero to fp16, at most 1.75, then the upper seven magnitude bits with ties away from zero.
+** */
 static val encode_e4b15(struct kb *k, val x)
 {
     val bits = kb_bitcast(K, x, KB_I32);

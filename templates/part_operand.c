@@ -2,11 +2,13 @@
 /*
 ** part_operand.c - codes in registers to pairs of 16-bit numbers for the matrix unit.
 **
-** K pairs are neighbours along D, so one look-up in a table of pairs decodes two codes: f16 pairs for codebooks (with the sum
-** of the squares of the two unrounded centroids beside it where norms are corrected at read), bf16 pairs of E2M1 values for block
-** codecs. V pairs are the same dim of two tokens: masked codes are f16 subnormals, integers times a power of two that the
-** output undoes, or (where a matrix unit may flush those) codes under an f16 exponent, 1024 + code, less the middle. e4m3 becomes f16 by moving its bits and multiplying by 2^8, which is exact for all numbers (0x7f reads
-** as 480).
+** K pairs are neighbours along D, so one look-up in a table of pairs decodes two codes: f16 pairs
+** for codebooks (with the sum of the squares of the two unrounded centroids beside it where norms
+** are corrected at read), bf16 pairs of E2M1 values for block codecs. V pairs are the same dim of
+** two tokens: masked codes are f16 subnormals, integers times a power of two that the output
+** undoes, or (where a matrix unit may flush those) codes under an f16 exponent, 1024 + code, less
+** the middle. e4m3 becomes f16 by moving its bits and multiplying by 2^8, which is exact for all
+** numbers (0x7f reads as 480).
 */
 #include "part_attend.h"
 
@@ -72,7 +74,8 @@ static val codebook_table(struct kb *k, const struct side *side)
 /* bf16 bits of the sixteen E2M1 codes */
 static unsigned e2m1_bits(int code)
 {
-    static const unsigned magnitude[8] = {0, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0};
+    static const unsigned magnitude[8] = {0,      0x3f00, 0x3f80, 0x3fc0,
+                                          0x4000, 0x4040, 0x4080, 0x40c0};
     return magnitude[code & 7] | (unsigned)(code >> 3) << 15;
 }
 
@@ -92,12 +95,14 @@ void attend_tables(struct kb *k, struct attend *a)
     if (slot->key.codec.kind == CODEC_BLOCK_FLOAT)
         a->key_table = e2m1_table(K);
     if (slot->value.codec.kind == CODEC_BLOCK_FLOAT)
-        a->value_table = a->key_table && slot->key.codec.kind == CODEC_BLOCK_FLOAT ? a->key_table : e2m1_table(K);
+        a->value_table = a->key_table && slot->key.codec.kind == CODEC_BLOCK_FLOAT ? a->key_table
+                                                                                   : e2m1_table(K);
 }
 
 /* ---- pieces ---- */
 
-/* `bits` bits at bit `at` of a word string, multiplied by `scale` (a power of two): a table offset. */
+/* `bits` bits at bit `at` of a word string, multiplied by `scale` (a power of two): a table offset.
+** */
 static val take_bits(struct kb *k, const val *words, int at, int bits, int scale)
 {
     int word = at / 32, shift = at % 32, up = 0;
@@ -122,7 +127,8 @@ static val e4m3_pair(struct kb *k, val spread)
     return kb_bitcast(K, kb_fmul(K, bits, kb_f16x2(K, 0x5c005c00)), KB_I32); /* 256 */
 }
 
-/* bf16 pair times an f32 power of two: exact, so the upper halves of the products are the result. */
+/* bf16 pair times an f32 power of two: exact, so the upper halves of the products are the result.
+** */
 static val scale_pair(struct kb *k, val pair, val scale)
 {
     val lo = kb_bitcast(K, kb_shli(K, pair, 16), KB_F32);
@@ -133,11 +139,15 @@ static val scale_pair(struct kb *k, val pair, val scale)
 }
 
 /* E8M0 byte -> f32: byte 0 means an exact zero, which 0 << 23 is. */
-static val block_scale(struct kb *k, val byte) { return kb_bitcast(K, kb_shli(K, byte, 23), KB_F32); }
+static val block_scale(struct kb *k, val byte)
+{
+    return kb_bitcast(K, kb_shli(K, byte, 23), KB_F32);
+}
 
 /* ---- K ---- */
 
-static val codebook_pair(struct kb *k, const struct attend *a, const val *words, int pair, val *squares)
+static val codebook_pair(struct kb *k, const struct attend *a, const val *words, int pair,
+                         val *squares)
 {
     const struct side *side = &a->plan->slot.key;
     int bits = 2 * side->codec.bits, entry = side->norm_at_read ? 8 : 4;
@@ -150,7 +160,8 @@ static val codebook_pair(struct kb *k, const struct attend *a, const val *words,
     return kb_extract(K, both, 0);
 }
 
-static val block_pair(struct kb *k, const struct attend *a, const val *words, const val *scales, int pair)
+static val block_pair(struct kb *k, const struct attend *a, const val *words, const val *scales,
+                      int pair)
 {
     int chunk = gcd(a->key_run, a->plan->slot.key.codec.group);
     val x = kb_load(K, KB_I32, kb_offset(K, a->key_table, take_bits(K, words, 8 * pair, 8, 4)), 4);
@@ -163,8 +174,8 @@ static val e4m3_key_pair(struct kb *k, const val *words, int pair)
     return e4m3_pair(K, kb_byte_perm(K, words[pair / 2], zero, pair % 2 ? 0x4342 : 0x4140));
 }
 
-void attend_key_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int tile, int s, val *pairs,
-                        val *squares)
+void attend_key_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub,
+                        int tile, int s, val *pairs, val *squares)
 {
     const struct side *side = &a->plan->slot.key;
     const val *words = c->key[sub][tile];
@@ -172,7 +183,9 @@ void attend_key_operand(struct kb *k, const struct attend *a, const struct atten
         int pair = s * a->shape.ke / 2 + i;
         switch (side->codec.kind) {
         case CODEC_CODEBOOK: pairs[i] = codebook_pair(K, a, words, pair, squares); break;
-        case CODEC_BLOCK_FLOAT: pairs[i] = block_pair(K, a, words, c->key_scale[sub][tile], pair); break;
+        case CODEC_BLOCK_FLOAT:
+            pairs[i] = block_pair(K, a, words, c->key_scale[sub][tile], pair);
+            break;
         case CODEC_FLOAT: pairs[i] = e4m3_key_pair(K, words, pair); break;
         default: kb_fail(K, "no attention over this key codec"); return;
         }
@@ -181,7 +194,8 @@ void attend_key_operand(struct kb *k, const struct attend *a, const struct atten
 
 /* ---- V ---- */
 
-/* First byte of the 16-bit window that holds element `dim`: as few windows as possible serve a run. */
+/* First byte of the 16-bit window that holds element `dim`: as few windows as possible serve a run.
+** */
 static int window_of(int dim, int bits)
 {
     int window = 0;
@@ -197,7 +211,8 @@ static val two_windows(struct kb *k, const val *x, const val *y, int at, int las
     int w = at / 4, b = at % 4;
     val lo = x[w], hi = y[w];
     if (b == 3) { /* the window's second byte is in the next word, if the run has one */
-        val next_x = w < last ? x[w + 1] : kb_i32(K, 0), next_y = w < last ? y[w + 1] : kb_i32(K, 0);
+        val next_x = w < last ? x[w + 1] : kb_i32(K, 0),
+            next_y = w < last ? y[w + 1] : kb_i32(K, 0);
         lo = kb_byte_perm(K, lo, next_x, 0x0043);
         hi = kb_byte_perm(K, hi, next_y, 0x0043);
         b = 0;
@@ -206,9 +221,12 @@ static val two_windows(struct kb *k, const val *x, const val *y, int at, int las
     return kb_byte_perm(K, lo, hi, s | (s + 1) << 4 | (s + 4) << 8 | (s + 5) << 12);
 }
 
-/* Where element `dim` of a run is found: its window, and the shift that brings it below bit 10, where an f16 is a subnormal
-** number and so a plain integer times 2^-24. One shift serves all elements of a window that need any. */
-struct place { int window, shift, bit; };
+/* Where element `dim` of a run is found: its window, and the shift that brings it below bit 10,
+** where an f16 is a subnormal number and so a plain integer times 2^-24. One shift serves all
+** elements of a window that need any. */
+struct place {
+    int window, shift, bit;
+};
 
 static struct place place_of(int dim, int bits)
 {
@@ -239,7 +257,8 @@ static val affine_pair(struct kb *k, const struct attend *a, const val *x, const
     if (a->plan->subnormal_codes)
         return kb_andi(K, kb_lshri(K, w, at.shift), (int)(both << at.bit));
     val code = kb_andi(K, kb_lshri(K, w, at.shift + at.bit), (int)both);
-    val biased = kb_bitcast(K, kb_or(K, code, kb_i32(K, 0x64006400)), KB_VEC(KB_F16, 2)); /* 1024 + code */
+    val biased =
+        kb_bitcast(K, kb_or(K, code, kb_i32(K, 0x64006400)), KB_VEC(KB_F16, 2)); /* 1024 + code */
     unsigned middle = 0x6400u + (1u << (bits - 1));
     return kb_bitcast(K, kb_fsub(K, biased, kb_f16x2(K, middle | middle << 16)), KB_I32);
 }
@@ -247,13 +266,14 @@ static val affine_pair(struct kb *k, const struct attend *a, const val *x, const
 /* One token's E2M1 element times its scale, as f32 bits. */
 static val block_element(struct kb *k, const struct attend *a, const val *words, val scale, int dim)
 {
-    val x = kb_load(K, KB_I32, kb_offset(K, a->value_table, take_bits(K, words, dim / 2 * 8, 8, 4)), 4);
+    val x =
+        kb_load(K, KB_I32, kb_offset(K, a->value_table, take_bits(K, words, dim / 2 * 8, 8, 4)), 4);
     x = dim % 2 ? kb_andi(K, x, (int)0xffff0000u) : kb_shli(K, x, 16);
     return kb_bitcast(K, kb_fmul(K, kb_bitcast(K, x, KB_F32), scale), KB_I32);
 }
 
-static val block_value_pair(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int e, int dim,
-                            const val *valid)
+static val block_value_pair(struct kb *k, const struct attend *a, const struct attend_codes *c,
+                            int sub, int e, int dim, const val *valid)
 {
     int chunk = gcd(a->dims, a->plan->slot.value.codec.group);
     val x[2];
@@ -265,8 +285,8 @@ static val block_value_pair(struct kb *k, const struct attend *a, const struct a
     return kb_byte_perm(K, x[0], x[1], 0x7632);
 }
 
-void attend_value_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int dim, val valid[],
-                          val *pairs)
+void attend_value_operand(struct kb *k, const struct attend *a, const struct attend_codes *c,
+                          int sub, int dim, val valid[], val *pairs)
 {
     const struct codec *codec = &a->plan->slot.value.codec;
     for (int i = 0; i < a->shape.ke / 2; i++) {

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_output.c - a lane's rows to memory. A lane holds, of each row, the dims y * dims + d for its result columns y and all d:
-** runs of `dims` neighbours.
+** part_output.c - a lane's rows to memory. A lane holds, of each row, the dims y * dims + d for its
+** result columns y and all d: runs of `dims` neighbours.
 */
 #include "part_attend.h"
 
-static int row_sum(const struct attend *a, int d, int row, int e) { return (d * a->shape.lane_rows + row) * a->shape.ye + e; }
+static int row_sum(const struct attend *a, int d, int row, int e)
+{
+    return (d * a->shape.lane_rows + row) * a->shape.ye + e;
+}
 
 /* First of the `dims` neighbouring dims that result column e stands for. */
 static val first_dim(struct kb *k, const struct attend *a, int e)
@@ -40,14 +43,16 @@ val attend_sink(struct kb *k, val head)
     return kb_merge(K, &given, sink, none);
 }
 
-static void write_row(struct kb *k, const struct attend *a, const struct attend_sums *s, int row, val factor, val out)
+static void write_row(struct kb *k, const struct attend *a, const struct attend_sums *s, int row,
+                      val factor, val out)
 {
     int type = a->plan->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
     for (int e = 0; e < a->shape.ye; e++) {
         val at = kb_offset(K, out, kb_shli(K, first_dim(K, a, e), 1));
         for (int d = 0; d < a->dims; d++) {
             val x = kb_fmul(K, s->o[row_sum(a, d, row, e)], factor);
-            kb_store(K, kb_to_half(K, x, type), kb_offseti(K, at, 2 * d), 2);
+            x = kb_to_half(K, x, type);
+            kb_store(K, x, kb_offseti(K, at, 2 * d), 2);
         }
     }
 }
@@ -60,7 +65,8 @@ static val writes_lse(struct kb *k, const struct attend *a)
     return kb_and(K, first, slice);
 }
 
-void attend_write(struct kb *k, const struct attend *a, const struct attend_sums *s, const struct attend_output *out)
+void attend_write(struct kb *k, const struct attend *a, const struct attend_sums *s,
+                  const struct attend_output *out)
 {
     val lse_base = kb_param(K, "lse");
     val given = kb_not(K, kb_is_null(K, lse_base));
@@ -82,8 +88,8 @@ void attend_write(struct kb *k, const struct attend *a, const struct attend_sums
     }
 }
 
-void attend_write_partial(struct kb *k, const struct attend *a, const struct attend_sums *s, const val valid[], const val out[],
-                          const val lse[])
+void attend_write_partial(struct kb *k, const struct attend *a, const struct attend_sums *s,
+                          const val valid[], const val out[], const val lse[])
 {
     val writes = writes_lse(K, a);
     for (int row = 0; row < a->shape.lane_rows; row++) {
@@ -91,8 +97,10 @@ void attend_write_partial(struct kb *k, const struct attend *a, const struct att
         struct kb_if exists = kb_if(K, valid[row]);
         for (int e = 0; e < a->shape.ye; e++) {
             val at = kb_offset(K, out[row], kb_shli(K, first_dim(K, a, e), 2));
-            for (int d = 0; d < a->dims; d++)
-                kb_store(K, kb_fmul(K, s->o[row_sum(a, d, row, e)], factor), kb_offseti(K, at, 4 * d), 4);
+            for (int d = 0; d < a->dims; d++) {
+                val x = kb_fmul(K, s->o[row_sum(a, d, row, e)], factor);
+                kb_store(K, x, kb_offseti(K, at, 4 * d), 4);
+            }
         }
         struct kb_if first = kb_if(K, writes);
         kb_store(K, log_sum(K, s->m[row], s->l[row]), lse[row], 4);

@@ -19,7 +19,10 @@ static int piece_of(const struct rowvec *v, int bits)
 
 static int word_of(int bits) { return bits <= 32 ? KB_I32 : KB_I64; }
 
-static val widen(struct kb *k, val x, int type) { return type == KB_I64 ? kb_zext(K, x, KB_I64) : x; }
+static val widen(struct kb *k, val x, int type)
+{
+    return type == KB_I64 ? kb_zext(K, x, KB_I64) : x;
+}
 
 /* Largest power of two up to 8 that divides both. */
 static int unit_of(int bytes, int align)
@@ -30,9 +33,15 @@ static int unit_of(int bytes, int align)
     return unit;
 }
 
-static int unit_type(int unit) { return unit == 1 ? KB_I8 : unit == 2 ? KB_I16 : unit == 4 ? KB_I32 : KB_I64; }
+static int unit_type(int unit)
+{
+    return unit == 1 ? KB_I8 : unit == 2 ? KB_I16 : unit == 4 ? KB_I32 : KB_I64;
+}
 
-static int width_of(int type) { return type == KB_I8 ? 8 : type == KB_I16 ? 16 : type == KB_I32 ? 32 : 64; }
+static int width_of(int type)
+{
+    return type == KB_I8 ? 8 : type == KB_I16 ? 16 : type == KB_I32 ? 32 : 64;
+}
 
 /* x, a string of `type`, as another integer type. */
 static val resize(struct kb *k, val x, int from, int to)
@@ -88,7 +97,8 @@ static val lane_pointer(struct kb *k, val lane, int lane_bits, val base)
 }
 
 /* Lanes whose codes are whole bytes. */
-static void store_whole(struct kb *k, const struct rowvec *v, int bits, val base, int align, const val *code)
+static void store_whole(struct kb *k, const struct rowvec *v, int bits, val base, int align,
+                        const val *code)
 {
     int n = piece_of(v, bits), bytes = n * bits / 8;
     val at = lane_pointer(k, v->lane, v->e * bits, base);
@@ -102,7 +112,8 @@ static void store_whole(struct kb *k, const struct rowvec *v, int bits, val base
 }
 
 /* Lanes that join: after each step the lower of two holds the codes of both. */
-static void store_joined(struct kb *k, const struct rowvec *v, int bits, val base, int align, const val *code)
+static void store_joined(struct kb *k, const struct rowvec *v, int bits, val base, int align,
+                         const val *code)
 {
     int n = v->e;
     val s = string_of(k, code, n, bits);
@@ -123,7 +134,8 @@ static void store_joined(struct kb *k, const struct rowvec *v, int bits, val bas
     kb_endif(K, &only);
 }
 
-void pack_store(struct kb *k, const struct rowvec *v, int bits, val base, int align, const val *code)
+void pack_store(struct kb *k, const struct rowvec *v, int bits, val base, int align,
+                const val *code)
 {
     if (v->e * bits % 8)
         store_joined(k, v, bits, base, align, code);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_query.c - a warp's 16 query rows: loaded, rotated as the keys are, scaled to at most 2 by a power of two, and kept in
-** shared memory as 16-bit operands. The power of two goes into the row's score factor, so no query overflows.
+** part_query.c - a warp's 16 query rows: loaded, rotated as the keys are, scaled to at most 2 by a
+** power of two, and kept in shared memory as 16-bit operands. The power of two goes into the row's
+** score factor, so no query overflows.
 */
 #include "part_attend.h"
 
@@ -9,12 +10,16 @@
 
 /* Two terms of bf16 hold 16 bits of a query: enough for the f16 bounds. */
 static int planes(const struct plan *p) { return p->key_operand == OPERAND_BF16_SPLIT ? 2 : 1; }
-static int operand_type(const struct plan *p) { return p->key_operand == OPERAND_F16 ? KB_F16 : KB_BF16; }
+static int operand_type(const struct plan *p)
+{
+    return p->key_operand == OPERAND_F16 ? KB_F16 : KB_BF16;
+}
 
 static int pitch(const struct plan *p) { return plan_query_pitch(p); }
 static int plane_bytes(const struct plan *p) { return 16 * pitch(p) * 2; }
 
-/* To the nearest e4m3 number, ties to even, at most 448: adding and subtracting 2^k rounds to multiples of its last bit. */
+/* To the nearest e4m3 number, ties to even, at most 448: adding and subtracting 2^k rounds to
+** multiples of its last bit. */
 static val round_e4m3(struct kb *k, val x)
 {
     val bits = kb_bitcast(K, x, KB_I32);
@@ -88,7 +93,8 @@ void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int
 {
     const struct plan *p = a->plan;
     int type = p->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
-    val scale2 = kb_fmul(K, scale, kb_f32(K, 1.4426950408889634)); /* log2 e: scores in log2 units */
+    val scale2 =
+        kb_fmul(K, scale, kb_f32(K, 1.4426950408889634)); /* log2 e: scores in log2 units */
     val row = member;
     struct kb_loop rows;
     kb_loop_begin(K, &rows, &row, 1);
@@ -120,7 +126,8 @@ void attend_row_scales(struct kb *k, struct attend *a)
     }
 }
 
-void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s, int plane, val *pairs)
+void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s, int plane,
+                          val *pairs)
 {
     const struct plan *p = a->plan;
     int ke = a->shape.ke, n = ke / 2;
@@ -129,7 +136,8 @@ void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s,
         val column = kb_muli(K, a->group, a->key_run * 2);
         val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
         val first = kb_offseti(K, kb_offset(K, tile, at), plane * plane_bytes(p) + s * ke * 2);
-        /* a lane's share may begin at any even multiple of its own size: 8 bytes hold for every shape */
+        /* a lane's share may begin at any even multiple of its own size: 8 bytes hold for every
+        ** shape */
         for (int w = 0; w < n; w += 2) {
             val two = kb_load(K, KB_VEC(KB_I32, 2), kb_offseti(K, first, w * 4), 8);
             pairs[i * n + w] = kb_extract(K, two, 0);

@@ -2,8 +2,8 @@
 /*
 ** part_rotate.c - Walsh-Hadamard rotation of a vector that a warp holds.
 **
-** Butterfly with mask m: element i without bit m becomes x[i] + x[i + m], element i + m becomes x[i] - x[i + m]. Masks
-** below e pair elements of a lane, the others pair lanes.
+** Butterfly with mask m: element i without bit m becomes x[i] + x[i + m], element i + m becomes
+** x[i] - x[i + m]. Masks below e pair elements of a lane, the others pair lanes.
 */
 #include "part_rowvec.h"
 

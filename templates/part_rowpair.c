@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_rowpair.c - which (row, head) a warp of store or dequant handles, and where its rows of K and V lie.
+** part_rowpair.c - which (row, head) a warp of store or dequant handles, and where its rows of K
+** and V lie.
 */
 #include "part_rowpair.h"
 
@@ -21,10 +22,11 @@ struct rowpair rowpair_begin(struct kb *k)
     return pair;
 }
 
-static val row_of(struct kb *k, const struct rowpair *pair, const char *data, const char *row_stride,
-                  const char *head_stride)
+static val row_of(struct kb *k, const struct rowpair *pair, const char *data,
+                  const char *row_stride, const char *head_stride)
 {
-    val base = kb_param(K, data), per_row = kb_param(K, row_stride), per_head = kb_param(K, head_stride);
+    val base = kb_param(K, data), per_row = kb_param(K, row_stride),
+        per_head = kb_param(K, head_stride);
     val rows = kb_mul(K, pair->row, per_row);
     val head = kb_zext(K, pair->head, KB_I64);
     val heads = kb_mul(K, head, per_head);
@@ -33,7 +35,13 @@ static val row_of(struct kb *k, const struct rowpair *pair, const char *data, co
     return kb_offset(K, base, bytes);
 }
 
-val rowpair_key(struct kb *k, const struct rowpair *pair) { return row_of(k, pair, "key", "key_row", "key_head"); }
-val rowpair_value(struct kb *k, const struct rowpair *pair) { return row_of(k, pair, "value", "value_row", "value_head"); }
+val rowpair_key(struct kb *k, const struct rowpair *pair)
+{
+    return row_of(k, pair, "key", "key_row", "key_head");
+}
+val rowpair_value(struct kb *k, const struct rowpair *pair)
+{
+    return row_of(k, pair, "value", "value_row", "value_head");
+}
 
 int rowpair_type(struct kb *k) { return kb_plan(k)->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16; }

@@ -13,7 +13,8 @@ void rowvec_make(struct kb *k, struct rowvec *v, int d)
     while (v->e * warp < d)
         v->e *= 2;
     if (v->e > rowvec_order(d) || v->e > ROWVEC_MAX) {
-        kb_fail(K, "head size %d does not fit %d lanes in whole blocks of %d", d, warp, rowvec_order(d));
+        kb_fail(K, "head size %d does not fit %d lanes in whole blocks of %d", d, warp,
+                rowvec_order(d));
         v->e = 1;
     }
     v->lanes = d / v->e;
@@ -72,7 +73,8 @@ void rowvec_store(struct kb *k, const struct rowvec *v, int type, val row)
     rowvec_endif(k, &only);
 }
 
-/* The tree: neighbours inside the lane first, then neighbouring lanes. `join` must be commutative to the bit. */
+/* The tree: neighbours inside the lane first, then neighbouring lanes. `join` must be commutative
+** to the bit. */
 static val reduce(struct kb *k, const struct rowvec *v, const val *x, int groups_of_lanes,
                   val (*join)(struct kb *, val, val))
 {
@@ -113,7 +115,8 @@ val rowvec_sum_squares(struct kb *k, const struct rowvec *v)
     return rowvec_sum(k, v, squares);
 }
 
-/* Integers in the order of the floats, -0 below +0: turns the magnitude of negative ones. Its own inverse. */
+/* Integers in the order of the floats, -0 below +0: turns the magnitude of negative ones. Its own
+** inverse. */
 static val sortable(struct kb *k, val bits)
 {
     val thirty_one = kb_i32(K, 31);

@@ -25,7 +25,8 @@ static void head_soa(struct kb *k, struct slot_head *h, val head)
 struct slot_head slot_head(struct kb *k, val head)
 {
     const struct plan *p = kb_plan(k);
-    struct slot_head h = {.slot = &p->slot, .layout = p->geo.layout, .page_tokens = p->geo.page_tokens};
+    struct slot_head h = {
+        .slot = &p->slot, .layout = p->geo.layout, .page_tokens = p->geo.page_tokens};
     h.cache = kb_param(K, "cache");
     h.page_stride = kb_param(K, "page_stride");
     val wide = kb_zext(K, head, KB_I64);
@@ -108,7 +109,8 @@ val slot_read_field(struct kb *k, const struct slot_token *t, const struct side 
     return slot_finite_field(k, bits);
 }
 
-void slot_write_field(struct kb *k, const struct slot_token *t, const struct side *side, int i, val x)
+void slot_write_field(struct kb *k, const struct slot_token *t, const struct side *side, int i,
+                      val x)
 {
     val at = slot_field(k, t, side, i);
     val half = kb_to_half(K, x, KB_F16);

@@ -4,12 +4,16 @@
 */
 #include "part_attend.h"
 
-enum { LEAST_LOG_SCALE = -25 }; /* below the smallest fp16, so that a scale of 0 does not pull the reference down */
+enum {
+    LEAST_LOG_SCALE = -25
+}; /* below the smallest fp16, so that a scale of 0 does not pull the reference down */
 
 /* Facts of one token, four f32 in shared memory. */
 enum { FACT_KEY, FACT_LOG_SCALE, FACT_SCALE, FACT_ZERO, FACTS };
 
-struct token_facts { val f[FACTS], squares; };
+struct token_facts {
+    val f[FACTS], squares;
+};
 
 static int tokens_of(const struct attend *a) { return 16 * a->plan->subtiles; }
 static bool has_facts(const struct attend *a) { return a->plan->slot.fields > 0; }
@@ -35,7 +39,8 @@ static void put_facts(struct kb *k, const struct attend *a, val start, const str
     if (slot->value.fields) {
         val s = slot_finite_field(K, c->field[field]);
         val z = slot_finite_field(K, c->field[field + 1]);
-        s = kb_select(K, exists, s, kb_f32(K, 0)); /* by selection: what an unused slot holds may be anything */
+        s = kb_select(K, exists, s,
+                      kb_f32(K, 0)); /* by selection: what an unused slot holds may be anything */
         z = kb_select(K, exists, z, kb_f32(K, 0));
         val middle = kb_f32(K, a->plan->subnormal_codes ? 0 : 1 << (slot->value.codec.bits - 1));
         fact[FACT_LOG_SCALE] = log_scale(K, s);
@@ -85,11 +90,15 @@ static int operand_type(enum plan_operand o) { return o == OPERAND_F16 ? KB_F16 
 static void products(struct kb *k, const struct attend *a, const struct attend_codes *c, val *r)
 {
     const struct plan *p = a->plan;
-    int n = p->subtiles * a->y_tiles, each = a->shape.lane_rows * a->shape.ye, type = operand_type(p->key_operand);
+    int n = p->subtiles * a->y_tiles, each = a->shape.lane_rows * a->shape.ye,
+        type = operand_type(p->key_operand);
     val squares[ATTEND_SUBTILES * 2] = {NULL};
     for (int i = 0; i < n * each; i++)
         r[i] = kb_f32(K, 0);
-    val again = kb_opaque(K, kb_i32(K, 0)); /* else the operands of all steps would be kept in registers across the loop */
+    val again = kb_opaque(
+        K,
+        kb_i32(K,
+               0)); /* else the operands of all steps would be kept in registers across the loop */
     val tile = kb_offset(K, a->query, again);
     for (int s = 0; s < a->key_run / a->shape.ke; s++) {
         val x[16], low[16], y[8];
@@ -108,8 +117,10 @@ static void products(struct kb *k, const struct attend *a, const struct attend_c
             put_squares(K, a, squares[i], i * a->shape.y_tile);
 }
 
-/* Products to masked scores t; u = t + log scale decides the reference. Facts of each result's token come back in `facts`. */
-static void scores(struct kb *k, const struct attend *a, val start, val *r, val *u, struct token_facts *facts)
+/* Products to masked scores t; u = t + log scale decides the reference. Facts of each result's
+** token come back in `facts`. */
+static void scores(struct kb *k, const struct attend *a, val start, val *r, val *u,
+                   struct token_facts *facts)
 {
     for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
         for (int e = 0; e < a->shape.ye; e++) {
@@ -127,13 +138,16 @@ static void scores(struct kb *k, const struct attend *a, val start, val *r, val 
                 val not_late = kb_icmp(K, KB_SLE, key, a->last[row]);
                 val visible = kb_and(K, not_early, not_late);
                 r[at] = kb_select(K, visible, x, kb_f32_bits(K, 0xff800000));
-                u[at] = a->plan->slot.value.fields ? kb_fadd(K, r[at], t->f[FACT_LOG_SCALE]) : r[at];
+                u[at] =
+                    a->plan->slot.value.fields ? kb_fadd(K, r[at], t->f[FACT_LOG_SCALE]) : r[at];
             }
         }
 }
 
-/* Moves the reference of one row; returns the factor for what was summed under the old one, and the new one made finite. */
-static val move_reference(struct kb *k, const struct attend *a, const val *u, int row, struct attend_sums *s, val *safe)
+/* Moves the reference of one row; returns the factor for what was summed under the old one, and the
+** new one made finite. */
+static val move_reference(struct kb *k, const struct attend *a, const val *u, int row,
+                          struct attend_sums *s, val *safe)
 {
     int masks[4], n = kb_target(K)->ops->reduce_masks(kb_target(K), masks);
     val most = NULL;
@@ -155,8 +169,8 @@ static val move_reference(struct kb *k, const struct attend *a, const val *u, in
 }
 
 /* Scores to weights: r becomes p * scale, l and z gain p and p * zero. */
-static void weights(struct kb *k, const struct attend *a, val *r, const val *u, const struct token_facts *facts,
-                    struct attend_sums *s, val *factor)
+static void weights(struct kb *k, const struct attend *a, val *r, const val *u,
+                    const struct token_facts *facts, struct attend_sums *s, val *factor)
 {
     for (int row = 0; row < a->shape.lane_rows; row++) {
         val safe;
@@ -181,7 +195,8 @@ static void weights(struct kb *k, const struct attend *a, val *r, const val *u, 
 /* X operand of one subtile's weights; `low` gets the second bf16 term. */
 static void weight_operand(struct kb *k, const struct attend *a, const val *r, val *x, val *low)
 {
-    int type = operand_type(a->plan->value_operand), n = a->y_tiles * a->shape.lane_rows * a->shape.ye;
+    int type = operand_type(a->plan->value_operand),
+        n = a->y_tiles * a->shape.lane_rows * a->shape.ye;
     kb_target(K)->ops->x_from_result(K, type, r, x);
     if (a->plan->value_operand != OPERAND_BF16_SPLIT)
         return;
@@ -193,8 +208,8 @@ static void weight_operand(struct kb *k, const struct attend *a, const val *r, v
     kb_target(K)->ops->x_from_result(K, type, rest, low);
 }
 
-static void outputs(struct kb *k, const struct attend *a, val start, const struct attend_codes *c, const val *r,
-                    struct attend_sums *s)
+static void outputs(struct kb *k, const struct attend *a, val start, const struct attend_codes *c,
+                    const val *r, struct attend_sums *s)
 {
     const struct plan *p = a->plan;
     int type = operand_type(p->value_operand), each = a->shape.lane_rows * a->shape.ye;
@@ -214,7 +229,8 @@ static void outputs(struct kb *k, const struct attend *a, val start, const struc
     }
 }
 
-/* Output sums follow their row's reference; in most steps no row's moves, and the sums are left alone. */
+/* Output sums follow their row's reference; in most steps no row's moves, and the sums are left
+** alone. */
 static void rescale(struct kb *k, const struct attend *a, const val *factor, val *o)
 {
     int each = a->shape.lane_rows * a->shape.ye, n = a->dims * each;
@@ -234,7 +250,8 @@ static void rescale(struct kb *k, const struct attend *a, const val *factor, val
     kb_warp_sync(K); /* the matrix unit wants the warp together again */
 }
 
-void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c, struct attend_sums *s)
+void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c,
+                 struct attend_sums *s)
 {
     val r[64], u[64], factor[ATTEND_ROWS];
     struct token_facts facts[ATTEND_SUBTILES * 2 * 8];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** reduce.c - joins the splits of one decode row: one CTA a row, a thread a few dims. Partial results over disjoint keys merge
-** by their log-sum-exp (log2 units here); a split that saw no key has -inf and weighs nothing.
+** reduce.c - joins the splits of one decode row: one CTA a row, a thread a few dims. Partial
+** results over disjoint keys merge by their log-sum-exp (log2 units here); a split that saw no key
+** has -inf and weighs nothing.
 */
 #include "part_attend.h"
 #include "templates.h"
@@ -9,7 +10,9 @@
 /* Largest log-sum over the splits, by every thread for itself: the list is short and in cache. */
 static val largest(struct kb *k, val lse, val splits)
 {
-    struct { val i, most; } state = {kb_i32(K, 0), kb_f32_bits(K, 0xff800000)};
+    struct {
+        val i, most;
+    } state = {kb_i32(K, 0), kb_f32_bits(K, 0xff800000)};
     struct kb_loop loop;
     kb_loop_begin(K, &loop, (val *)&state, 2);
     kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, state.i, splits));
@@ -21,9 +24,12 @@ static val largest(struct kb *k, val lse, val splits)
 }
 
 /* Sum of weights, and of weighted values of dim `dim`. */
-static void gather(struct kb *k, val lse, val out, val splits, val safe, int value_head_size, val dim, val *sum, val *value)
+static void gather(struct kb *k, val lse, val out, val splits, val safe, int value_head_size,
+                   val dim, val *sum, val *value)
 {
-    struct { val i, sum, value; } state = {kb_i32(K, 0), kb_f32(K, 0), kb_f32(K, 0)};
+    struct {
+        val i, sum, value;
+    } state = {kb_i32(K, 0), kb_f32(K, 0), kb_f32(K, 0)};
     struct kb_loop loop;
     kb_loop_begin(K, &loop, (val *)&state, 3);
     kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, state.i, splits));
@@ -40,9 +46,9 @@ static void gather(struct kb *k, val lse, val out, val splits, val safe, int val
 }
 
 struct row {
-    val index;          /* i64 over all rows */
-    val token, head;    /* i64 */
-    val lse, out;       /* this row's partials */
+    val index;       /* i64 over all rows */
+    val token, head; /* i64 */
+    val lse, out;    /* this row's partials */
 };
 
 static struct row find_row(struct kb *k, int value_head_size, val splits)
@@ -83,7 +89,8 @@ static void write_lse(struct kb *k, const struct row *r, val most, val sum, val 
 void template_reduce(struct kb *k)
 {
     const struct plan *p = kb_plan(k);
-    int d = p->geo.value_head_size, threads = 128, type = p->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
+    int d = p->geo.value_head_size, threads = 128,
+        type = p->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
     val splits = kb_param(K, "splits");
     struct row r = find_row(K, d, splits);
     val most = largest(K, r.lse, splits);

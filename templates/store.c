@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** store.c - new K and V rows, quantised and scattered to their slots. One warp a (row, head): no row can influence
-** another.
+** store.c - new K and V rows, quantised and scattered to their slots. One warp a (row, head): no
+** row can influence another.
 */
 #include "templates.h"
 
@@ -26,7 +26,8 @@ static val slot_number(struct kb *k, val row)
     return kb_merge(K, &either, wide, extended);
 }
 
-static void store_side(struct kb *k, const struct side *side, val row, const struct slot_token *token)
+static void store_side(struct kb *k, const struct side *side, val row,
+                       const struct slot_token *token)
 {
     struct rowvec v;
     rowvec_make(k, &v, side->head_size);
@@ -40,7 +41,8 @@ void template_store(struct kb *k)
     struct rowpair pair = rowpair_begin(k);
     val slot = slot_number(k, pair.row);
     val capacity = kb_param(K, "capacity");
-    val outside = kb_icmp(K, KB_UGE, slot, capacity); /* unsigned: negative numbers are outside too */
+    val outside =
+        kb_icmp(K, KB_UGE, slot, capacity); /* unsigned: negative numbers are outside too */
     kb_return_if(K, outside);
     val page64 = kb_divi(K, slot, p->geo.page_tokens);
     val position64 = kb_remi(K, slot, p->geo.page_tokens);

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** unified.c - any mix of prefill, continuation, verification and decode rows in one launch, straight from the quantised
-** cache. Rows of a sequence are its (query token, head of the group) pairs; a CTA takes `rows` of them for one KV head,
-** each warp 16 of its own. Tiles of all sequences are numbered so that the grid needs only bounds the host knows:
-** sequence s begins at tile query_start[s] * gqa / rows + s, and what lies beyond its rows leaves at once.
+** unified.c - any mix of prefill, continuation, verification and decode rows in one launch,
+** straight from the quantised cache. Rows of a sequence are its (query token, head of the group)
+** pairs; a CTA takes `rows` of them for one KV head, each warp 16 of its own. Tiles of all
+** sequences are numbered so that the grid needs only bounds the host knows: sequence s begins at
+** tile query_start[s] * gqa / rows + s, and what lies beyond its rows leaves at once.
 */
 #include "part_attend.h"
 #include "part_rowvec.h"
 #include "templates.h"
 
 struct place {
-    val head, sequence;       /* i32 */
-    val first_token, tokens;  /* of the sequence in the call */
-    val length, rows;         /* cached tokens, tokens * gqa */
-    val warp_row;             /* first row of this warp */
+    val head, sequence;      /* i32 */
+    val first_token, tokens; /* of the sequence in the call */
+    val length, rows;        /* cached tokens, tokens * gqa */
+    val warp_row;            /* first row of this warp */
 };
 
 static val load_i32(struct kb *k, const char *array, val index)
@@ -24,7 +25,8 @@ static val load_i32(struct kb *k, const char *array, val index)
 
 static val first_tile(struct kb *k, const struct plan *p, val sequence)
 {
-    val rows = kb_mul(K, kb_zext(K, load_i32(K, "query_start", sequence), KB_I64), kb_i64(K, p->geo.gqa));
+    val rows =
+        kb_mul(K, kb_zext(K, load_i32(K, "query_start", sequence), KB_I64), kb_i64(K, p->geo.gqa));
     val tiles = kb_trunc(K, kb_divi(K, rows, p->rows), KB_I32);
     return kb_add(K, tiles, sequence);
 }
@@ -32,7 +34,9 @@ static val first_tile(struct kb *k, const struct plan *p, val sequence)
 /* The last sequence whose first tile is at or before `tile`. */
 static val find_sequence(struct kb *k, const struct plan *p, val tile)
 {
-    struct { val low, high; } s = {kb_i32(K, 0), kb_param(K, "sequences")};
+    struct {
+        val low, high;
+    } s = {kb_i32(K, 0), kb_param(K, "sequences")};
     struct kb_loop loop;
     kb_loop_begin(K, &loop, (val *)&s, 2);
     kb_loop_while(K, &loop, kb_icmp(K, KB_SGT, kb_sub(K, s.high, s.low), kb_i32(K, 1)));
@@ -44,7 +48,8 @@ static val find_sequence(struct kb *k, const struct plan *p, val tile)
     return s.low;
 }
 
-/* Returns the CTA's own row range's start in w->warp_row; leaves the kernel if the tile has no rows. */
+/* Returns the CTA's own row range's start in w->warp_row; leaves the kernel if the tile has no
+** rows. */
 static struct place find_place(struct kb *k, const struct plan *p)
 {
     struct place w;
@@ -77,7 +82,8 @@ static val row_token(struct kb *k, const struct place *w, val row, val *head, va
     return i;
 }
 
-static val element_pointer(struct kb *k, const char *base, const char *row_stride, const char *head_stride, val token, val head)
+static val element_pointer(struct kb *k, const char *base, const char *row_stride,
+                           const char *head_stride, val token, val head)
 {
     val a = kb_mul(K, kb_zext(K, token, KB_I64), kb_param(K, row_stride));
     val b = kb_mul(K, kb_zext(K, head, KB_I64), kb_param(K, head_stride));
@@ -98,7 +104,8 @@ static val query_row(struct kb *k, void *data, val row)
 }
 
 /* Visible keys of the lane's rows, and the range that covers them for all rows of the warp. */
-static void visible_range(struct kb *k, struct attend *a, const struct place *w, val *start, val *end)
+static void visible_range(struct kb *k, struct attend *a, const struct place *w, val *start,
+                          val *end)
 {
     const struct plan *p = a->plan;
     val window = kb_param(K, "window"), oldest = kb_sub(K, w->length, w->tokens);
@@ -122,7 +129,8 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
     *start = kb_andi(K, unseen, -(16 * p->subtiles));
 }
 
-static void write_rows(struct kb *k, const struct attend *a, const struct place *w, const struct attend_sums *s)
+static void write_rows(struct kb *k, const struct attend *a, const struct place *w,
+                       const struct attend_sums *s)
 {
     struct attend_output o;
     val heads64 = kb_zext(K, kb_muli(K, kb_param(K, "kv_heads"), a->plan->geo.gqa), KB_I64);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** kb_kernel.h - the builder's second half: control flow, the kernel's indices, and the roles that a target fills. Part of
+** kb.h; templates include that.
+*/
+#ifndef KVKILN_GEN_KB_KERNEL_H
+#define KVKILN_GEN_KB_KERNEL_H
+
+#include "kb.h"
+
+/* ---- control flow ---- */
+struct kb_if { void *then_end, *else_end, *join; };
+struct kb_if kb_if(struct kb *k, val cond);
+void kb_else(struct kb *k, struct kb_if *i);
+void kb_endif(struct kb *k, struct kb_if *i);
+/* after kb_endif; without kb_else: from before */
+val kb_merge(struct kb *k, const struct kb_if *i, val from_then, val from_else);
+
+/* state[0..n): values the loop carries (NULL entries are skipped). begin rebinds them to phis in place, end to final values. */
+struct kb_loop { void *head, *body, *exit; val *state, *phi; int n; };
+void kb_loop_begin(struct kb *k, struct kb_loop *loop, val *state, int n);
+void kb_loop_while(struct kb *k, struct kb_loop *loop, val cond); /* leave when false */
+void kb_loop_end(struct kb *k, struct kb_loop *loop);
+void kb_return_if(struct kb *k, val cond); /* CTA-uniform or warp-uniform condition only */
+
+/* ---- kernel ---- */
+val kb_param(struct kb *k, const char *name); /* of the entry being built, from abi.def */
+val kb_tid(struct kb *k);   /* i32 thread in CTA */
+val kb_lane(struct kb *k);  /* i32 */
+val kb_warp(struct kb *k);  /* i32 warp in CTA, known uniform */
+val kb_cta(struct kb *k);   /* i32 */
+int kb_warp_size(struct kb *k);
+val kb_uniform(struct kb *k, val x); /* promise: i32 equal in all lanes of the warp */
+val kb_opaque(struct kb *k, val x);  /* the same i32, unknown to the optimiser: keeps loads inside a loop */
+
+/* ---- roles ---- */
+void kb_barrier(struct kb *k);   /* CTA: memory of the CTA is ordered */
+void kb_warp_sync(struct kb *k); /* warp: shared memory written before is visible after */
+val kb_shuffle_xor(struct kb *k, val x, int mask); /* i32 or f32; all lanes take part */
+val kb_shuffle(struct kb *k, val x, val lane);     /* i32 or f32 from `lane` */
+val kb_exp2(struct kb *k, val x); /* f32; relative error < 4e-7; -inf -> 0 */
+val kb_log2(struct kb *k, val x); /* f32, x >= 0; 0 -> -inf; absolute error < 1e-6 for x in [1/2, 2^30] */
+val kb_rsqrt(struct kb *k, val x);/* f32, approximate: relative error < 4e-7 */
+val kb_rcp(struct kb *k, val x);  /* f32, approximate: relative error < 4e-7 */
+
+#endif
