@@ -10,6 +10,7 @@
 #include "device.h"
 
 #include <argp.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,19 @@ struct outcome {
 
 static const double unrounded_limit = 2.6e-2;
 
+/* FNV-1a, by eight bytes. */
+static uint64_t hash_of(const unsigned char *bytes, size_t n)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t word = 0;
+        memcpy(&word, bytes + i, n - i < 8 ? n - i : 8);
+        hash = (hash ^ word) * 0x100000001b3;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
 /* Stores the rows and compares what came of it; for another layout the pool is kept in *ours. */
 static kvk_status store_and_compare(struct run *run, const char *layout, struct slots *slots,
                                     unsigned char **ours, struct comparisons *all, kvk_error *err)
@@ -41,6 +55,7 @@ static kvk_status store_and_compare(struct run *run, const char *layout, struct 
         return status;
     unsigned char *pool = cli_alloc(run->pool_bytes, 1);
     status = run_pool_download(run, pool, err);
+    all->stored = status ? 0 : hash_of(pool, run->pool_bytes);
     if (!status && !strcmp(layout, s->layout))
         check_store(s, pool, all);
     else if (!status
@@ -212,6 +227,8 @@ static json_t *outcome_json(const char *path, const struct outcome *out)
                                "not_compared", skipped);
     if (s->preset)
         json_object_set_new(object, "layout", json_string(s->layout));
+    if (out->all.stored)
+        json_object_set_new(object, "stored", json_sprintf("%016" PRIx64, out->all.stored));
     if (out->error[0])
         json_object_set_new(object, "error", json_string(out->error));
     return object;

@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum compare_rule {
     COMPARE_EXACT, /* no difference */
@@ -60,6 +61,7 @@ json_t *compare_real(double value);
 struct comparisons {
     struct comparison items[48];
     int count;
+    uint64_t stored; /* hash of the pool our store left, 0 = none: equal on two devices that store equal bytes */
 };
 struct comparison *compare_new(struct comparisons *all,
                                const char *name); /* begun; the last one is reused when full */

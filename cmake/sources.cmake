@@ -198,6 +198,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   gen/hsaco_link.h
   gen/kb.h
   gen/kb_internal.h
+  gen/kb_kernel.h
   gen/lower.h
   gen/manifest.h
   gen/name.h
