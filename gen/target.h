@@ -96,7 +96,8 @@ val kb_intrinsic(struct kb *k, const char *name, const int *overloads, int nover
 #define KB_CALL(name, ...) \
     kb_intrinsic(k, name, NULL, 0, (const val[]){__VA_ARGS__}, (int)(sizeof((const val[]){__VA_ARGS__}) / sizeof(val)))
 #define KB_CALL_T(name, type, ...) \
-    kb_intrinsic(k, name, (const int[]){type}, 1, (const val[]){__VA_ARGS__}, (int)(sizeof((const val[]){__VA_ARGS__}) / sizeof(val)))
+    kb_intrinsic(k, name, (const int[]){type}, 1, (const val[]){__VA_ARGS__}, \
+                 (int)(sizeof((const val[]){__VA_ARGS__}) / sizeof(val)))
 /* Inline assembly; `effects` adds sideeffect, convergent and a memory clobber. */
 val kb_asm(struct kb *k, int result, const val *args, int nargs, const char *text, const char *constraints, bool effects);
 const struct target *kb_target(struct kb *k);

@@ -97,12 +97,15 @@ def header_sizes():
 
 def template_sizes():
     yield from (f"{n} has {len(lines(n))} lines, 200 allowed" for n in named(".c", within="templates/")
-                if len(lines(n)) > (300 if "/part_" in n else 200))
+                if "/part_" not in n and len(lines(n)) > 200)  # because the parts do the work
 
 
 def line_widths():
-    yield from (f"{n}:{i + 1} has {len(line)} columns, 120 allowed" for n in named(".c", ".h", ".def", ".lua", ".cmake")
-                for i, line in enumerate(lines(n)) if len(line) > 120)
+    for name in named(".c", ".h", ".def", ".cmake") + named(".lua", within="specs/"):
+        most = 132 if name.endswith((".h", ".def", ".lua")) else 120  # tables with a comment a row are wider
+        for i, line in enumerate(lines(name)):
+            if len(line) > most:
+                yield f"{name}:{i + 1} has {len(line)} columns, {most} allowed"
 
 
 def includes():

@@ -157,8 +157,8 @@ static void centroids_have_the_known_bits(void **state)
     for (int i = 0; i < 4; i++) {
         unsigned char bytes[4] = {bits128[i] & 255, bits128[i] >> 8 & 255, bits128[i] >> 16 & 255,
                                   bits128[i] >> 24 & 255};
-        assert_true(table[4 + i] == number_at(NUMBER_F32, bytes, 0)
-                    && table[3 - i] == -table[4 + i]);
+        assert_true(table[4 + i] == number_at(NUMBER_F32, bytes, 0) &&
+                    table[3 - i] == -table[4 + i]);
     }
     slots_centroids(80, 4, table);
     for (int i = 0; i < 8; i++) {
@@ -219,8 +219,8 @@ static void attention_with_no_visible_key_is_zero(void **state)
     assert_true(oracle_attend(&rows, row, 0, &mask, out) == 1 && out[0] == 1);
     double sink = 1;
     mask.sink = &sink;
-    assert_true(fabs(oracle_attend(&rows, row, 0, &mask, out) - 1) < 1e-15
-                && fabs(out[0] - 0.5) < 1e-15);
+    assert_true(fabs(oracle_attend(&rows, row, 0, &mask, out) - 1) < 1e-15 &&
+                fabs(out[0] - 0.5) < 1e-15);
 }
 
 /* ---- whole files ---- */
@@ -297,9 +297,9 @@ static void check_dequantised(const struct sample *s)
                                      number_u16(s->dequant_value->data + 2 * (at + j)) & 0x7FFF);
                 slots_key(&s->slots, s->cache->data, slot, g, row);
                 for (size_t j = 0; j < d && half; j++)
-                    assert_true(number_half_steps(number_to_half(row[j]),
-                                                  number_u16(s->dequant_key->data + 2 * (at + j)))
-                                <= 1);
+                    assert_true(
+                        number_half_steps(number_to_half(row[j]),
+                                          number_u16(s->dequant_key->data + 2 * (at + j))) <= 1);
             }
 }
 

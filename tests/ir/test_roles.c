@@ -104,7 +104,8 @@ static void check_operand(struct bench *b, const struct target *t)
         for (int e = 0; e < m->ke; e++)
             k_seen[y][number(t->ops->k_index(&b->kb, e)) & 15]++;
     }
-    int copies = t->warp / (m->y_tile * m->groups); /* gfx11: both halves of a wave hold an operand */
+    int copies =
+        t->warp / (m->y_tile * m->groups); /* gfx11: both halves of a wave hold an operand */
     assert_int_equal(m->groups * m->ke, 16);
     for (int y = 0; y < m->y_tile; y++) {
         for (int group = 0; group < m->groups; group++)
@@ -218,7 +219,8 @@ static void use_mma(struct kb *k, int type)
     const struct mma_shape *m = &t->mma;
     val acc[16], x[16], y[8], pairs[16];
     int words = m->lane_rows * m->ye * (16 / m->y_tile);
-    val word = kb_load(k, KB_I32, kb_offset(k, kb_param(k, "partial"), kb_shli(k, kb_lane(k), 2)), 4);
+    val word =
+        kb_load(k, KB_I32, kb_offset(k, kb_param(k, "partial"), kb_shli(k, kb_lane(k), 2)), 4);
     for (int i = 0; i < words; i++)
         acc[i] = kb_f32(k, 0);
     for (int i = 0; i < m->lane_rows * m->ke / 2; i++)

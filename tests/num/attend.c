@@ -10,21 +10,19 @@
 #include <math.h>
 #include <string.h>
 
-static int query_heads(const struct attention *a) {
-    return a->w->m.kv_heads * a->w->m.gqa;
-}
+static int query_heads(const struct attention *a) { return a->w->m.kv_heads * a->w->m.gqa; }
 
-static int rows_of(const struct attention *a) {
-    return a->start[a->w->sequences];
-}
+static int rows_of(const struct attention *a) { return a->start[a->w->sequences]; }
 
-void attention_rows(struct attention *a) {
+void attention_rows(struct attention *a)
+{
     a->start[0] = 0;
     for (int s = 0; s < a->w->sequences; s++)
         a->start[s + 1] = a->start[s] + a->q_len[s];
 }
 
-void attention_query(struct num_run *run, struct attention *a, uint64_t seed) {
+void attention_query(struct num_run *run, struct attention *a, uint64_t seed)
+{
     struct num_random r = num_random(seed, 3);
     size_t n = (size_t)rows_of(a) * (size_t)query_heads(a) * (size_t)a->w->m.d;
 
@@ -43,7 +41,8 @@ struct device_batch {
     size_t workspace_bytes, lse_bytes;
 };
 
-static uint16_t *query_for_kernel(struct num_run *run, const struct attention *a, size_t rows) {
+static uint16_t *query_for_kernel(struct num_run *run, const struct attention *a, size_t rows)
+{
     size_t d = (size_t)a->w->m.d, n = rows * (size_t)query_heads(a) * d;
     size_t used = (size_t)rows_of(a) * (size_t)query_heads(a) * d;
     uint16_t *query = num_host(run, n * 2);
@@ -62,7 +61,8 @@ static uint16_t *query_for_kernel(struct num_run *run, const struct attention *a
 }
 
 static void upload_batch(struct num_run *run, const struct attention *a, const kvk_kernels *kernels,
-                         struct device_batch *b) {
+                         struct device_batch *b)
+{
     const struct world *w = a->w;
     struct kvk_limits limits = KVK_INIT(struct kvk_limits);
     size_t rows = (size_t)(rows_of(a) + a->spare_rows), heads = (size_t)query_heads(a);
@@ -90,7 +90,8 @@ static void upload_batch(struct num_run *run, const struct attention *a, const k
 }
 
 static void call_decode(struct num_run *run, const struct attention *a, const kvk_kernels *kernels,
-                        const struct device_batch *b) {
+                        const struct device_batch *b)
+{
     struct kvk_decode_args args = KVK_INIT(struct kvk_decode_args);
     kvk_error err = {0};
 
@@ -116,7 +117,8 @@ static void call_decode(struct num_run *run, const struct attention *a, const kv
 }
 
 static void call_unified(struct num_run *run, const struct attention *a, const kvk_kernels *kernels,
-                         const struct device_batch *b) {
+                         const struct device_batch *b)
+{
     struct kvk_unified_args args = KVK_INIT(struct kvk_unified_args);
     int32_t start[NUM_MAX_SEQUENCES + 1];
     kvk_error err = {0};
@@ -143,7 +145,8 @@ static void call_unified(struct num_run *run, const struct attention *a, const k
     num_ok(run, kvk_unified(kernels, &args, NULL, &err), &err, "kvk_unified");
 }
 
-static void fetch_lse(struct num_run *run, struct attention *a, const struct device_batch *b) {
+static void fetch_lse(struct num_run *run, struct attention *a, const struct device_batch *b)
+{
     size_t used = (size_t)rows_of(a) * (size_t)query_heads(a), n = b->lse_bytes / sizeof(float);
     uint32_t bits;
 
@@ -157,7 +160,8 @@ static void fetch_lse(struct num_run *run, struct attention *a, const struct dev
     }
 }
 
-void attention_call(struct num_run *run, struct attention *a) {
+void attention_call(struct num_run *run, struct attention *a)
+{
     const kvk_kernels *kernels = num_prepare(run, &a->w->m, a->unified ? KVK_UNIFIED : KVK_DECODE);
     struct device_batch b;
 
@@ -177,7 +181,8 @@ void attention_call(struct num_run *run, struct attention *a) {
 /* --- the oracle's answer --- */
 
 static void expect_sequence(struct num_run *run, const struct attention *a, int s, double *out,
-                            double *lse) {
+                            double *lse)
+{
     const struct world *w = a->w;
     size_t d = (size_t)w->m.d, dv = (size_t)w->m.dv,
            tokens = (size_t)(w->lengths[s] * w->m.kv_heads);
@@ -212,7 +217,8 @@ static void expect_sequence(struct num_run *run, const struct attention *a, int 
 }
 
 static void check_lse(struct num_run *run, const struct attention *a, const double *want,
-                      size_t rows) {
+                      size_t rows)
+{
     double limit = a->w->m.dtype == KVK_FLOAT16 ? 2e-3 : 3e-3; /* of fp32 scores: 1e-3 was seen */
 
     for (size_t i = 0; i < rows; i++) {
@@ -229,7 +235,8 @@ static void check_lse(struct num_run *run, const struct attention *a, const doub
 /* Returns the squared norm of the expected row and adds up. */
 static void check_row(struct num_run *run, const struct attention *a, const double *want,
                       const uint16_t *got, size_t row, double limit, double *error_sum,
-                      double *norm_sum) {
+                      double *norm_sum)
+{
     double error = 0, norm = 0;
     size_t worst = 0, heads = (size_t)query_heads(a), d = (size_t)a->w->m.dv;
     double worst_error = -1;
@@ -254,7 +261,8 @@ static void check_row(struct num_run *run, const struct attention *a, const doub
     *norm_sum += norm;
 }
 
-void attention_check(struct num_run *run, const struct attention *a) {
+void attention_check(struct num_run *run, const struct attention *a)
+{
     size_t d = (size_t)a->w->m.dv, rows = (size_t)rows_of(a) * (size_t)query_heads(a);
     double *out = num_host(run, rows * d * sizeof *out), *lse = num_host(run, rows * sizeof *lse);
     double limit = a->w->m.dtype == KVK_FLOAT16 ? 1e-3

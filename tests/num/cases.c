@@ -50,15 +50,16 @@ static const struct {
 static const struct {
     int format, d, gqa, dtype, page, attends;
 } awkward[AWKWARD] = {
-    {2, 80, 2, 0, 16, 1},  {3, 96, 5, 1, 48, 1},  {6, 192, 9, 0, 256, 1}, {4, 112, 10, 1, 16, 1},
-    {7, 48, 11, 0, 16, 1}, {2, 16, 12, 1, 32, 1}, {8, 96, 13, 0, 48, 1},  {8, 192, 14, 1, 16, 1},
-    {2, 512, 1, 0, 16, 1}, {6, 40, 1, 0, 16, 0},  {4, 72, 1, 1, 7, 0},    {5, 72, 1, 0, 32, 0},
-    {7, 1024, 1, 1, 1, 0}, {0, 320, 2, 0, 80, 1}, {5, 64, 15, 1, 16, 1},  {1, 64, 71, 0, 16, 1},
-    {3, 64, 128, 1, 48, 1}, {2, 128, 5, 0, 8, 1}, {6, 64, 2, 0, 1, 1},    {0, 32, 3, 1, 16, 1},
+    {2, 80, 2, 0, 16, 1},   {3, 96, 5, 1, 48, 1},  {6, 192, 9, 0, 256, 1}, {4, 112, 10, 1, 16, 1},
+    {7, 48, 11, 0, 16, 1},  {2, 16, 12, 1, 32, 1}, {8, 96, 13, 0, 48, 1},  {8, 192, 14, 1, 16, 1},
+    {2, 512, 1, 0, 16, 1},  {6, 40, 1, 0, 16, 0},  {4, 72, 1, 1, 7, 0},    {5, 72, 1, 0, 32, 0},
+    {7, 1024, 1, 1, 1, 0},  {0, 320, 2, 0, 80, 1}, {5, 64, 15, 1, 16, 1},  {1, 64, 71, 0, 16, 1},
+    {3, 64, 128, 1, 48, 1}, {2, 128, 5, 0, 8, 1},  {6, 64, 2, 0, 1, 1},    {0, 32, 3, 1, 16, 1},
 };
 
 /* Formats: every preset as aos, and as soa where it may be. */
-static const struct ref_spec *format_at(int index, enum ref_layout *layout) {
+static const struct ref_spec *format_at(int index, enum ref_layout *layout)
+{
     int i = 0;
 
     for (int s = 0; s < ref_spec_count(); s++)
@@ -70,7 +71,8 @@ static const struct ref_spec *format_at(int index, enum ref_layout *layout) {
     abort();
 }
 
-static struct num_model model_of(int format, int d, int gqa, int dtype, int page) {
+static struct num_model model_of(int format, int d, int gqa, int dtype, int page)
+{
     struct num_model m = {
         .d = d, .dv = d, .gqa = gqas[gqa], .page = pages[page], .dtype = dtypes[dtype]};
 
@@ -81,7 +83,8 @@ static struct num_model model_of(int format, int d, int gqa, int dtype, int page
 }
 
 static void add(struct list *list, const struct num_model *m, const char *what, num_body *body,
-                int variant, enum num_fault fault, int full) {
+                int variant, enum num_fault fault, int full)
+{
     if (list->count == list->cap) {
         list->cap = list->cap ? list->cap * 2 : 256;
         list->cases = realloc(list->cases, list->cap * sizeof *list->cases);
@@ -107,7 +110,8 @@ struct covered {
         size_page[SIZES][PAGES], gqa_page[GQAS][PAGES], dtype_page[DTYPES][PAGES];
 };
 
-static int touch(char *pair, int mark) {
+static int touch(char *pair, int mark)
+{
     int fresh = !*pair;
 
     *pair = (char)(*pair | mark);
@@ -115,7 +119,8 @@ static int touch(char *pair, int mark) {
 }
 
 /* Pairs that a pick would cover for the first time; marks them if told to. */
-static int gain(struct covered *c, const struct pick *p, int mark) {
+static int gain(struct covered *c, const struct pick *p, int mark)
+{
     return touch(&c->format_gqa[p->format][p->gqa], mark) +
            touch(&c->size_gqa[p->size][p->gqa], mark) +
            touch(&c->format_dtype[p->format][p->dtype], mark) +
@@ -127,7 +132,8 @@ static int gain(struct covered *c, const struct pick *p, int mark) {
            touch(&c->dtype_page[p->dtype][p->page], mark);
 }
 
-static struct pick best_pick(struct covered *c, int format, int size) {
+static struct pick best_pick(struct covered *c, int format, int size)
+{
     struct pick best = {format, size, 0, 0, 0};
     int most = -1;
 
@@ -146,14 +152,16 @@ static struct pick best_pick(struct covered *c, int format, int size) {
     return best;
 }
 
-static void add_rows(struct list *list, const struct num_model *m, int full) {
+static void add_rows(struct list *list, const struct num_model *m, int full)
+{
     for (int v = 0; v < 3; v++)
         add(list, m, "store", check_store, v, FAULT_NONE, full);
     for (int v = 0; v < 3; v++)
         add(list, m, "dequant", check_dequant, v, FAULT_NONE, full);
 }
 
-static void add_attention(struct list *list, const struct num_model *m, int full) {
+static void add_attention(struct list *list, const struct num_model *m, int full)
+{
     for (int v = 0; v < (full ? 4 : 3); v++)
         add(list, m, "decode", check_decode, v, FAULT_NONE, full);
     for (int v = 0; v < (full ? 4 : 3); v++)
@@ -161,7 +169,8 @@ static void add_attention(struct list *list, const struct num_model *m, int full
 }
 
 /* The part of the core that the product holds too. */
-static void add_covering(struct list *list) {
+static void add_covering(struct list *list)
+{
     struct covered covered;
 
     memset(&covered, 0, sizeof covered);
@@ -178,12 +187,14 @@ static void add_covering(struct list *list) {
 }
 
 /* Cases from `first` on may be refused, by name; a wrong result is still a failure. */
-static void let_refuse(struct list *list, size_t first) {
+static void let_refuse(struct list *list, size_t first)
+{
     for (size_t i = first; i < list->count; i++)
         list->cases[i].may_refuse = 1;
 }
 
-static void add_awkward(struct list *list) {
+static void add_awkward(struct list *list)
+{
     size_t first = list->count;
 
     for (int i = 0; i < AWKWARD; i++) {
@@ -200,7 +211,8 @@ static void add_awkward(struct list *list) {
     let_refuse(list, first);
 }
 
-static void add_extras(struct list *list) {
+static void add_extras(struct list *list)
+{
     for (int i = 0; i < EXTRAS; i++) {
         struct num_model m =
             model_of(extras[i].format, extras[i].d, extras[i].gqa, extras[i].dtype, extras[i].page);
@@ -209,7 +221,8 @@ static void add_extras(struct list *list) {
     }
 }
 
-static void add_product(struct list *list) {
+static void add_product(struct list *list)
+{
     for (int format = 0; format < FORMATS; format++)
         for (int size = 0; size < SIZES; size++)
             for (int k = 0; k < GQAS * DTYPES * PAGES; k++) {
@@ -223,7 +236,8 @@ static void add_product(struct list *list) {
 
 /* --- properties and controls --- */
 
-static void add_properties(struct list *list, const struct num_model *m, int first) {
+static void add_properties(struct list *list, const struct num_model *m, int first)
+{
     add(list, m, "page_permutation_changes_nothing", prop_page_permutation, 0, FAULT_NONE, 0);
     add(list, m, "unused_slots_never_matter", prop_unused_slots, 0, FAULT_NONE, 0);
     add(list, m, "n_splits_equal_one", prop_splits, 0, FAULT_NONE, 0);
@@ -244,7 +258,8 @@ static void add_properties(struct list *list, const struct num_model *m, int fir
         add(list, m, "dequant_then_store_gives_same_codes", prop_codes_survive, 0, FAULT_NONE, 0);
 }
 
-static void add_controls(struct list *list, const struct num_model *m) {
+static void add_controls(struct list *list, const struct num_model *m)
+{
     add(list, m, "control_scale_2_percent/decode", check_decode, 0, FAULT_SCALE, 0);
     add(list, m, "control_scale_2_percent/unified", check_unified, 0, FAULT_SCALE, 0);
     add(list, m, "control_length_off_by_one/decode", check_decode, 0, FAULT_LENGTH, 0);
@@ -262,7 +277,8 @@ static void add_controls(struct list *list, const struct num_model *m) {
 /* --- specs that are no presets, and head sizes that differ --- */
 
 static void add_own(struct list *list, const struct ref_spec *spec, enum ref_layout layout, int d,
-                    int dv, int turn) {
+                    int dv, int turn)
+{
     struct num_model m = {.spec = spec,
                           .layout = layout,
                           .d = d,
@@ -279,7 +295,8 @@ static void add_own(struct list *list, const struct ref_spec *spec, enum ref_lay
     add(list, &m, "unified", check_unified, 1, FAULT_NONE, 0);
 }
 
-static void add_others(struct list *list) {
+static void add_others(struct list *list)
+{
     size_t first = list->count;
     int turn = 0;
 
@@ -291,7 +308,8 @@ static void add_others(struct list *list) {
     add_own(list, ref_spec_find("turboquant_k8v4"), REF_SOA, 64, 128, 4);
 }
 
-struct num_case *num_cases(int full, size_t *count) {
+struct num_case *num_cases(int full, size_t *count)
+{
     struct list list = {0};
 
     if (full)

@@ -4,7 +4,8 @@
 */
 #include "world.h"
 
-static float *make_sinks(struct num_run *run, const struct num_model *m, uint64_t seed) {
+static float *make_sinks(struct num_run *run, const struct num_model *m, uint64_t seed)
+{
     struct num_random r = num_random(seed, 5);
     int heads = m->gqa * m->kv_heads;
     float *sinks = num_host(run, (size_t)heads * sizeof *sinks);
@@ -19,7 +20,8 @@ static float *make_sinks(struct num_run *run, const struct num_model *m, uint64_
 ** splits, sinks, window, strided rows and pool; 2 one token, splits chosen, own scale, no LSE; 3
 ** (full) four tokens, seven splits, head-major.
 */
-void check_decode(struct num_run *run, const struct num_case *c) {
+void check_decode(struct num_run *run, const struct num_case *c)
+{
     static const struct {
         int lengths[5], sequences, q_len, splits, window;
         enum world_pool pool;
@@ -65,7 +67,8 @@ void check_decode(struct num_run *run, const struct num_case *c) {
 ** with sinks, window, strides, spare rows and more query tokens than cached ones; 2 decode rows
 ** only, own scale, no LSE; 3 (full) longer.
 */
-void check_unified(struct num_run *run, const struct num_case *c) {
+void check_unified(struct num_run *run, const struct num_case *c)
+{
     static const struct {
         int lengths[6], q_len[6], sequences, window, spare;
         enum world_pool pool;

@@ -15,12 +15,14 @@ struct ranges {
     int32_t first[MAX_RANGES], start[MAX_RANGES + 1]; /* first token, first output row */
 };
 
-static int ulps(uint16_t a, uint16_t b) {
+static int ulps(uint16_t a, uint16_t b)
+{
     int x = a & 0x8000 ? -(a & 0x7fff) : a, y = b & 0x8000 ? -(b & 0x7fff) : b;
     return x > y ? x - y : y - x;
 }
 
-static uint16_t rounded(kvk_dtype dtype, double x) {
+static uint16_t rounded(kvk_dtype dtype, double x)
+{
     if (dtype == KVK_FLOAT16 && !isnan(x))
         x = fmax(-65504, fmin(65504, x));
     return num_bits(dtype, (float)x);
@@ -30,7 +32,8 @@ static uint16_t rounded(kvk_dtype dtype, double x) {
 ** whole vector. */
 static void compare_vector(struct num_run *run, kvk_dtype dtype, const double *want,
                            const uint16_t *got, int d, int allowed, double slack, const char *what,
-                           int row, int head) {
+                           int row, int head)
+{
     for (int i = 0; i < d; i++) {
         uint16_t expected = rounded(dtype, want[i]);
         double off = fabs((double)num_value(dtype, got[i]) - (double)num_value(dtype, expected));
@@ -44,7 +47,8 @@ static void compare_vector(struct num_run *run, kvk_dtype dtype, const double *w
 }
 
 static void compare_ranges(struct num_run *run, const struct world *w, const struct ranges *g,
-                           const uint16_t *key, const uint16_t *value, int rotate_back) {
+                           const uint16_t *key, const uint16_t *value, int rotate_back)
+{
     kvk_dtype dtype = w->m.dequant_dtype;
     int d = w->m.d, dv = w->m.dv, heads = w->m.kv_heads, exact_key = w->f.key.kind != REF_CODEBOOK;
     int exact_value = w->f.value.kind != REF_CODEBOOK;
@@ -70,7 +74,8 @@ static void compare_ranges(struct num_run *run, const struct world *w, const str
 }
 
 static void dequant_call(struct num_run *run, const struct world *w, const struct ranges *g,
-                         int rotate_back, int strided, uint16_t **key, uint16_t **value) {
+                         int rotate_back, int strided, uint16_t **key, uint16_t **value)
+{
     const kvk_kernels *kernels = num_prepare(run, &w->m, KVK_DEQUANT);
     struct kvk_dequant_args args = KVK_INIT(struct kvk_dequant_args);
     size_t used = (size_t)g->start[g->sequences], rows = used + (size_t)g->spare;
@@ -107,7 +112,8 @@ static void dequant_call(struct num_run *run, const struct world *w, const struc
 
 /* Variants: 0 whole sequences, rotated keys stay; 1 ranges, rotated back, strided, spare rows; 2
 ** odd rows. */
-void check_dequant(struct num_run *run, const struct num_case *c) {
+void check_dequant(struct num_run *run, const struct num_case *c)
+{
     static const int lengths[] = {37, 0, 1, 50};
     int v = c->variant;
     uint64_t seed = num_case_seed(run, c);
@@ -142,7 +148,8 @@ void check_dequant(struct num_run *run, const struct num_case *c) {
 
 /* Codes of one side that change when what was decoded from them is encoded again. */
 static long changed(struct num_run *run, const struct world *w, const struct ref_codec *codec,
-                    const float *centroids, const uint16_t *decoded, int d, const uint8_t *codes) {
+                    const float *centroids, const uint16_t *decoded, int d, const uint8_t *codes)
+{
     uint8_t again[REF_MAX_D * 2];
     uint16_t fields[REF_MAX_FIELDS];
     long differ = 0;
@@ -155,7 +162,8 @@ static long changed(struct num_run *run, const struct world *w, const struct ref
 }
 
 /* Codes of decoded rows, returned to the original basis, are the codes they were decoded from. */
-void prop_codes_survive(struct num_run *run, const struct num_case *c) {
+void prop_codes_survive(struct num_run *run, const struct num_case *c)
+{
     static const int lengths[] = {24, 9};
     uint64_t seed = num_case_seed(run, c);
     struct world_options o = {.lengths = lengths,

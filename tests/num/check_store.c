@@ -16,7 +16,8 @@ struct batch {
     uint16_t *key, *value;
 };
 
-static struct batch make_batch(struct num_run *run, const struct world *w, struct num_random *r) {
+static struct batch make_batch(struct num_run *run, const struct world *w, struct num_random *r)
+{
     size_t tokens = (size_t)w->first_row[w->sequences], heads = (size_t)w->m.kv_heads;
     size_t key_row = heads * (size_t)w->m.d, value_row = heads * (size_t)w->m.dv;
     int64_t capacity = w->pool.pages * w->m.page;
@@ -46,7 +47,8 @@ static struct batch make_batch(struct num_run *run, const struct world *w, struc
 }
 
 static void call_store(struct num_run *run, const struct world *w, const struct batch *b,
-                       struct kvk_pool pool, int wide, int strided) {
+                       struct kvk_pool pool, int wide, int strided)
+{
     const kvk_kernels *kernels = num_prepare(run, &w->m, KVK_STORE);
     struct kvk_store_args args = KVK_INIT(struct kvk_store_args);
     size_t heads = (size_t)w->m.kv_heads, d = (size_t)w->m.d, dv = (size_t)w->m.dv;
@@ -66,7 +68,8 @@ static void call_store(struct num_run *run, const struct world *w, const struct 
 }
 
 /* Which part of which slot a byte of the pool belongs to, for the message. */
-static void name_byte(const struct world *w, size_t byte, char *text, size_t cap) {
+static void name_byte(const struct world *w, size_t byte, char *text, size_t cap)
+{
     for (int s = 0; s < w->sequences; s++)
         for (int t = 0; t < w->lengths[s]; t++)
             for (int h = 0; h < w->m.kv_heads; h++) {
@@ -85,7 +88,8 @@ static void name_byte(const struct world *w, size_t byte, char *text, size_t cap
             }
 }
 
-static void compare_pool(struct num_run *run, const struct world *w, const uint8_t *got) {
+static void compare_pool(struct num_run *run, const struct world *w, const uint8_t *got)
+{
     const uint8_t *want = w->pool.data;
     size_t differ = 0, first = 0;
     char part[96] = "a byte of no stored slot";
@@ -101,7 +105,8 @@ static void compare_pool(struct num_run *run, const struct world *w, const uint8
 }
 
 static void store_and_compare(struct num_run *run, struct world *w, uint64_t seed, int poison,
-                              int wide, int strided) {
+                              int wide, int strided)
+{
     struct num_random r = num_random(seed, 11);
     struct batch b = make_batch(run, w, &r);
     uint8_t *bytes = num_host(run, w->pool_bytes);
@@ -119,7 +124,8 @@ static void store_and_compare(struct num_run *run, struct world *w, uint64_t see
 
 /* Variants: 0 plain; 1 odd rows, 64-bit slots, strided rows and pool; 2 head-major pool, slots of
 ** one token. */
-void check_store(struct num_run *run, const struct num_case *c) {
+void check_store(struct num_run *run, const struct num_case *c)
+{
     static const int ragged[] = {19, 0, 1, 33}, odd[] = {32, 17, 0}, single[] = {1, 1, 0, 1};
     static const int *const lengths[] = {ragged, odd, single};
     static const int sequences[] = {4, 3, 4}, poison[] = {0xA5, 0xFF, 0x00};
@@ -140,7 +146,8 @@ void check_store(struct num_run *run, const struct num_case *c) {
 }
 
 /* Stores the rows of a world into the same pages far apart, and compares page by page. */
-void store_far(struct num_run *run, const struct world *w, struct kvk_pool pool, uint8_t *memory) {
+void store_far(struct num_run *run, const struct world *w, struct kvk_pool pool, uint8_t *memory)
+{
     struct num_random r = num_random(9, 11);
     struct batch b = make_batch(run, w, &r);
     uint8_t *bytes = num_host(run, w->pool_bytes);
@@ -157,7 +164,8 @@ void store_far(struct num_run *run, const struct world *w, struct kvk_pool pool,
 }
 
 /* Rows whose slot is outside the pool, alone in the call, change nothing. */
-void prop_negative_slot(struct num_run *run, const struct num_case *c) {
+void prop_negative_slot(struct num_run *run, const struct num_case *c)
+{
     static const int none[] = {0, 0};
     struct world_options o = {
         .lengths = none, .sequences = 2, .data_seed = 1, .page_seed = 1, .poison = 0x5A};

@@ -5,11 +5,26 @@
 */
 #include "num.h"
 
-#define CODEBOOK(b, r, c) {.kind = REF_CODEBOOK, .bits = b, .rotated = r, .correction = c}
-#define AFFINE(b) {.kind = REF_AFFINE, .bits = b}
-#define FLOAT8(f) {.kind = REF_FLOAT, .bits = 8, .format = f}
-#define FLOAT16(f) {.kind = REF_FLOAT, .bits = 16, .format = f}
-#define BLOCK(r, g, h) {.kind = REF_BLOCK, .bits = 4, .rotated = h, .rule = r, .group = g}
+#define CODEBOOK(b, r, c)                                                                          \
+    {                                                                                              \
+        .kind = REF_CODEBOOK, .bits = b, .rotated = r, .correction = c                             \
+    }
+#define AFFINE(b)                                                                                  \
+    {                                                                                              \
+        .kind = REF_AFFINE, .bits = b                                                              \
+    }
+#define FLOAT8(f)                                                                                  \
+    {                                                                                              \
+        .kind = REF_FLOAT, .bits = 8, .format = f                                                  \
+    }
+#define FLOAT16(f)                                                                                 \
+    {                                                                                              \
+        .kind = REF_FLOAT, .bits = 16, .format = f                                                 \
+    }
+#define BLOCK(r, g, h)                                                                             \
+    {                                                                                              \
+        .kind = REF_BLOCK, .bits = 4, .rotated = h, .rule = r, .group = g                          \
+    }
 
 static const struct ref_spec specs[] = {
     {"own_c2_a2", CODEBOOK(2, 1, 1), AFFINE(2), 1},
@@ -29,6 +44,4 @@ static const struct ref_spec specs[] = {
     {0},
 };
 
-const struct ref_spec *num_custom_specs(void) {
-    return specs;
-}
+const struct ref_spec *num_custom_specs(void) { return specs; }

@@ -7,7 +7,8 @@
 #include <math.h>
 
 /* splitmix64 (Steele, Lea, Flood 2014). */
-uint64_t num_next(struct num_random *r) {
+uint64_t num_next(struct num_random *r)
+{
     uint64_t z = r->state += 0x9E3779B97F4A7C15;
 
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
@@ -15,7 +16,8 @@ uint64_t num_next(struct num_random *r) {
     return z ^ z >> 31;
 }
 
-struct num_random num_random(uint64_t seed, uint64_t stream) {
+struct num_random num_random(uint64_t seed, uint64_t stream)
+{
     struct num_random r = {seed ^ stream * 0xD1342543DE82EF95};
 
     num_next(&r);
@@ -23,7 +25,8 @@ struct num_random num_random(uint64_t seed, uint64_t stream) {
 }
 
 /* Does not depend on the place in the list, so that a case repeats alone. */
-uint64_t num_case_seed(const struct num_run *run, const struct num_case *c) {
+uint64_t num_case_seed(const struct num_run *run, const struct num_case *c)
+{
     uint64_t hash = 0xcbf29ce484222325 ^ run->seed;
 
     for (const char *p = c->name; *p; p++)
@@ -31,18 +34,18 @@ uint64_t num_case_seed(const struct num_run *run, const struct num_case *c) {
     return hash;
 }
 
-int num_below(struct num_random *r, int n) {
-    return (int)(num_next(r) % (uint64_t)n);
-}
+int num_below(struct num_random *r, int n) { return (int)(num_next(r) % (uint64_t)n); }
 
-float num_normal(struct num_random *r) {
+float num_normal(struct num_random *r)
+{
     double u = ((double)(num_next(r) >> 11) + 0.5) / 9007199254740992.0;
     double v = (double)(num_next(r) >> 11) / 9007199254740992.0;
 
     return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
 }
 
-void num_shuffle(struct num_random *r, int32_t *x, int n) {
+void num_shuffle(struct num_random *r, int32_t *x, int n)
+{
     for (int i = n - 1; i > 0; i--) {
         int j = num_below(r, i + 1);
         int32_t t = x[i];
@@ -51,20 +54,24 @@ void num_shuffle(struct num_random *r, int32_t *x, int n) {
     }
 }
 
-uint16_t num_bits(kvk_dtype dtype, float x) {
+uint16_t num_bits(kvk_dtype dtype, float x)
+{
     return dtype == KVK_FLOAT16 ? ref_f16_from(x) : ref_bf16_from(x);
 }
 
-float num_value(kvk_dtype dtype, uint16_t bits) {
+float num_value(kvk_dtype dtype, uint16_t bits)
+{
     return dtype == KVK_FLOAT16 ? ref_f16_to(bits) : ref_bf16_to(bits);
 }
 
-void num_fill_normal(struct num_random *r, kvk_dtype dtype, uint16_t *out, size_t n) {
+void num_fill_normal(struct num_random *r, kvk_dtype dtype, uint16_t *out, size_t n)
+{
     for (size_t i = 0; i < n; i++)
         out[i] = num_bits(dtype, num_normal(r));
 }
 
-static float special(struct num_random *r, kvk_dtype dtype, int kind, int i, int at) {
+static float special(struct num_random *r, kvk_dtype dtype, int kind, int i, int at)
+{
     float x = num_normal(r), top = dtype == KVK_FLOAT16 ? 65504 : 0x1.fep127f;
 
     switch (kind) {
@@ -87,7 +94,8 @@ static float special(struct num_random *r, kvk_dtype dtype, int kind, int i, int
     }
 }
 
-void num_fill_special(struct num_random *r, kvk_dtype dtype, uint16_t *out, size_t vectors, int d) {
+void num_fill_special(struct num_random *r, kvk_dtype dtype, uint16_t *out, size_t vectors, int d)
+{
     for (size_t v = 0; v < vectors; v++) {
         int kind = (int)(v % 16), at = num_below(r, d);
         for (int i = 0; i < d; i++)

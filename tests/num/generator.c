@@ -7,6 +7,4 @@
 
 #include "../../runtime/gen_api.h"
 
-void num_use_own_generator(void) {
-    kvk_register_generator(kvk_generator);
-}
+void num_use_own_generator(void) { kvk_register_generator(kvk_generator); }

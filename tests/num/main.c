@@ -44,7 +44,8 @@ static const struct argp_option option_list[] = {
     {0},
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
     struct options *o = state->input;
     char *end;
 
@@ -66,7 +67,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     return 0;
 }
 
-static void on_signal(int signal) {
+static void on_signal(int signal)
+{
     char text[512];
     int n = snprintf(
         text, sizeof text,
@@ -81,7 +83,8 @@ static void on_signal(int signal) {
     _exit(1);
 }
 
-static void catch_signals(void) {
+static void catch_signals(void)
+{
     static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGALRM, SIGABRT};
     static char stack[65536];
     const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof stack};
@@ -92,7 +95,8 @@ static void catch_signals(void) {
         sigaction(signals[i], &action, NULL);
 }
 
-static int selected(const struct options *o, const struct num_case *c) {
+static int selected(const struct options *o, const struct num_case *c)
+{
     if (!o->filter)
         return 1;
     if (strchr(o->filter, '*'))
@@ -100,7 +104,8 @@ static int selected(const struct options *o, const struct num_case *c) {
     return strstr(c->name, o->filter) != NULL;
 }
 
-static double now_ms(void) {
+static double now_ms(void)
+{
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -108,7 +113,8 @@ static double now_ms(void) {
 }
 
 static void report(const struct options *o, const struct num_case *c, enum num_result result,
-                   double ms, json_t *results) {
+                   double ms, json_t *results)
+{
     static const char *const words[] = {"fail", "pass", "skip"};
 
     if (o->json)
@@ -126,7 +132,8 @@ static void report(const struct options *o, const struct num_case *c, enum num_r
     fflush(stdout);
 }
 
-static void finish(const struct options *o, const struct kvk_device_info *info, json_t *results) {
+static void finish(const struct options *o, const struct kvk_device_info *info, json_t *results)
+{
     FILE *summary = o->json ? stderr : stdout;
 
     if (o->json) {
@@ -143,7 +150,8 @@ static void finish(const struct options *o, const struct kvk_device_info *info, 
             progress.skipped);
 }
 
-static int run_all(struct options *o, const struct num_case *cases, size_t count) {
+static int run_all(struct options *o, const struct num_case *cases, size_t count)
+{
     struct kvk_device_info info = KVK_INIT(struct kvk_device_info);
     kvk_error err = {0};
     json_t *results = json_array();
@@ -175,14 +183,17 @@ static int run_all(struct options *o, const struct num_case *cases, size_t count
     return progress.failed ? 1 : progress.passed ? 0 : 2;
 }
 
-static void print_log(void *data, kvk_log_level level, const char *line) {
+static void print_log(void *data, kvk_log_level level, const char *line)
+{
     (void)data;
     if (level == KVK_LOG_WARNING)
         fprintf(stderr, "%s\n", line);
 }
 
-int main(int argc, char **argv) {
-    static const struct argp argp = {.options = option_list, .parser = parse,
+int main(int argc, char **argv)
+{
+    static const struct argp argp = {.options = option_list,
+                                     .parser = parse,
                                      .doc = "Runs every kind of kernel against the oracle."};
     struct options o = {.run = {.device = "host", .seed = 1}};
     struct kvk_options open = KVK_INIT(struct kvk_options);

@@ -12,7 +12,8 @@ static const int some_lengths[] = {53, 1, 34};
 enum { SOME = 3 };
 
 static void some_world(struct num_run *run, struct world *w, const struct num_model *m,
-                       uint64_t data, uint64_t pages, int poison) {
+                       uint64_t data, uint64_t pages, int poison)
+{
     struct world_options o = {.lengths = some_lengths,
                               .sequences = SOME,
                               .data_seed = data,
@@ -22,7 +23,8 @@ static void some_world(struct num_run *run, struct world *w, const struct num_mo
     world_make(run, w, m, &o);
 }
 
-static struct attention decode_of(const struct world *w, int q_len) {
+static struct attention decode_of(const struct world *w, int q_len)
+{
     struct attention a = {.w = w, .splits = 1};
 
     for (int s = 0; s < w->sequences; s++)
@@ -31,7 +33,8 @@ static struct attention decode_of(const struct world *w, int q_len) {
     return a;
 }
 
-static struct attention unified_of(const struct world *w) {
+static struct attention unified_of(const struct world *w)
+{
     static const int q_len[SOME] = {6, 1, 34};
     struct attention a = {.w = w, .unified = 1};
 
@@ -41,12 +44,14 @@ static struct attention unified_of(const struct world *w) {
     return a;
 }
 
-static size_t elements(const struct attention *a) {
+static size_t elements(const struct attention *a)
+{
     const struct num_model *m = &a->w->m;
     return (size_t)a->start[a->w->sequences] * (size_t)(m->kv_heads * m->gqa) * (size_t)m->dv;
 }
 
-static void same_bits(struct num_run *run, const struct attention *a, const struct attention *b) {
+static void same_bits(struct num_run *run, const struct attention *a, const struct attention *b)
+{
     size_t n = elements(a);
 
     if (memcmp(a->out, b->out, n * 2))
@@ -56,7 +61,8 @@ static void same_bits(struct num_run *run, const struct attention *a, const stru
 }
 
 /* Relative L2 distance of two outputs of one shape. */
-static double distance(const struct attention *a, const uint16_t *x, const uint16_t *y) {
+static double distance(const struct attention *a, const uint16_t *x, const uint16_t *y)
+{
     double error = 0, norm = 0;
 
     for (size_t i = 0; i < elements(a); i++) {
@@ -67,12 +73,14 @@ static double distance(const struct attention *a, const uint16_t *x, const uint1
     return sqrt(error / norm);
 }
 
-static double rounding_limit(const struct attention *a) {
+static double rounding_limit(const struct attention *a)
+{
     return a->w->m.dtype == KVK_FLOAT16 ? 1e-3 : 6e-3;
 }
 
 static void close_enough(struct num_run *run, const struct attention *a, const uint16_t *x,
-                         const uint16_t *y) {
+                         const uint16_t *y)
+{
     double d = distance(a, x, y);
 
     if (!(d <= rounding_limit(a)))
@@ -80,7 +88,8 @@ static void close_enough(struct num_run *run, const struct attention *a, const u
 }
 
 /* Two worlds with the same rows on other pages, with other bytes in between: equal bits. */
-static void same_on(struct num_run *run, const struct num_case *c, uint64_t pages, int poison) {
+static void same_on(struct num_run *run, const struct num_case *c, uint64_t pages, int poison)
+{
     uint64_t seed = num_case_seed(run, c);
     struct world w, v;
 
@@ -97,16 +106,19 @@ static void same_on(struct num_run *run, const struct num_case *c, uint64_t page
     }
 }
 
-void prop_page_permutation(struct num_run *run, const struct num_case *c) {
+void prop_page_permutation(struct num_run *run, const struct num_case *c)
+{
     same_on(run, c, 2, 0xFF);
 }
 
-void prop_unused_slots(struct num_run *run, const struct num_case *c) {
+void prop_unused_slots(struct num_run *run, const struct num_case *c)
+{
     same_on(run, c, 1, 0x00);
     same_on(run, c, 1, 0x7F);
 }
 
-void prop_splits(struct num_run *run, const struct num_case *c) {
+void prop_splits(struct num_run *run, const struct num_case *c)
+{
     static const int splits[] = {2, 3, 5, 16};
     uint64_t seed = num_case_seed(run, c);
     struct world w;
@@ -129,17 +141,20 @@ void prop_splits(struct num_run *run, const struct num_case *c) {
     }
 }
 
-static uint16_t *head_row(const struct world *w, uint16_t *rows, int row, int head) {
+static uint16_t *head_row(const struct world *w, uint16_t *rows, int row, int head)
+{
     return rows + ((size_t)row * (size_t)w->m.kv_heads + (size_t)head) * (size_t)w->m.d;
 }
 
 /* The stored values of one token, as doubles. */
-static void stored_value(const struct world *w, int sequence, int token, int head, double *value) {
+static void stored_value(const struct world *w, int sequence, int token, int head, double *value)
+{
     ref_dequant(&w->f, &w->pool, world_slot(w, sequence, token), head, NULL, value);
 }
 
 static void output_is(struct num_run *run, const struct attention *a, int s, int h,
-                      const double *want, double limit) {
+                      const double *want, double limit)
+{
     const struct num_model *m = &a->w->m;
     const uint16_t *got =
         a->out + ((size_t)a->start[s] * (size_t)(m->kv_heads * m->gqa) + (size_t)h) * (size_t)m->dv;
@@ -155,7 +170,8 @@ static void output_is(struct num_run *run, const struct attention *a, int s, int
 }
 
 /* Query = a large multiple of one key of its sequence: the output is that token's value. */
-void prop_dominant_key(struct num_run *run, const struct num_case *c) {
+void prop_dominant_key(struct num_run *run, const struct num_case *c)
+{
     uint64_t seed = num_case_seed(run, c);
     int d = c->model.d, gqa = c->model.gqa;
     double value[REF_MAX_D];
@@ -184,7 +200,8 @@ void prop_dominant_key(struct num_run *run, const struct num_case *c) {
 }
 
 /* All keys of a sequence equal: the output is the mean of its values. */
-void prop_equal_keys(struct num_run *run, const struct num_case *c) {
+void prop_equal_keys(struct num_run *run, const struct num_case *c)
+{
     uint64_t seed = num_case_seed(run, c);
     int d = c->model.d;
     double mean[REF_MAX_D], value[REF_MAX_D];
@@ -216,7 +233,8 @@ void prop_equal_keys(struct num_run *run, const struct num_case *c) {
 }
 
 /* Values doubled (exactly, in every codec): the output doubles, the LSE stays. */
-void prop_linear_in_v(struct num_run *run, const struct num_case *c) {
+void prop_linear_in_v(struct num_run *run, const struct num_case *c)
+{
     uint64_t seed = num_case_seed(run, c);
     struct world w, v;
 
@@ -243,7 +261,8 @@ void prop_linear_in_v(struct num_run *run, const struct num_case *c) {
 }
 
 /* gqa = n and n times the KV heads with gqa = 1 are the same attention. */
-void prop_gqa_repeats(struct num_run *run, const struct num_case *c) {
+void prop_gqa_repeats(struct num_run *run, const struct num_case *c)
+{
     uint64_t seed = num_case_seed(run, c);
     struct num_model flat = c->model;
     struct world w, v;
@@ -272,7 +291,8 @@ void prop_gqa_repeats(struct num_run *run, const struct num_case *c) {
 }
 
 /* Unified over any chunking gives what decode of the last rows gives. */
-void prop_unified_is_decode(struct num_run *run, const struct num_case *c) {
+void prop_unified_is_decode(struct num_run *run, const struct num_case *c)
+{
     uint64_t seed = num_case_seed(run, c);
     struct attention a, b;
     struct world w;
@@ -288,7 +308,8 @@ void prop_unified_is_decode(struct num_run *run, const struct num_case *c) {
 }
 
 /* Each sequence of a batch alone gives the bits that it gives in the batch. */
-void prop_rest_of_batch(struct num_run *run, const struct num_case *c) {
+void prop_rest_of_batch(struct num_run *run, const struct num_case *c)
+{
     uint64_t seed = num_case_seed(run, c);
     size_t row_elements = (size_t)(c->model.kv_heads * c->model.gqa * c->model.d);
     struct world w;

@@ -10,7 +10,8 @@
 static const int lengths[] = {44, 61};
 enum { SEQUENCES = 2 };
 
-static void make(struct num_run *run, struct world *w, const struct num_case *c) {
+static void make(struct num_run *run, struct world *w, const struct num_case *c)
+{
     uint64_t seed = num_case_seed(run, c);
     struct world_options o = {.lengths = lengths,
                               .sequences = SEQUENCES,
@@ -21,7 +22,8 @@ static void make(struct num_run *run, struct world *w, const struct num_case *c)
     world_make(run, w, &c->model, &o);
 }
 
-static struct attention attention_of(const struct world *w, int unified) {
+static struct attention attention_of(const struct world *w, int unified)
+{
     struct attention a = {.w = w, .unified = unified, .splits = 1};
 
     for (int s = 0; s < w->sequences; s++)
@@ -32,7 +34,8 @@ static struct attention attention_of(const struct world *w, int unified) {
 
 /* Every byte of the second sequence's slots 0xFF: NaN fields, NaN keys. The first sequence must
 ** not change a bit. */
-void prop_bad_sequence(struct num_run *run, const struct num_case *c) {
+void prop_bad_sequence(struct num_run *run, const struct num_case *c)
+{
     size_t row_bytes = (size_t)(c->model.kv_heads * c->model.gqa * c->model.dv) * 2;
     struct world good, bad;
 
@@ -56,7 +59,8 @@ void prop_bad_sequence(struct num_run *run, const struct num_case *c) {
 }
 
 /* A query of NaN: its rows may be anything, all others keep their bits. */
-void prop_bad_query(struct num_run *run, const struct num_case *c) {
+void prop_bad_query(struct num_run *run, const struct num_case *c)
+{
     size_t heads = (size_t)(c->model.kv_heads * c->model.gqa), row = heads * (size_t)c->model.d;
     struct world w;
 
@@ -82,7 +86,8 @@ void prop_bad_query(struct num_run *run, const struct num_case *c) {
 ** outside the window, and the output is still the mean of the visible values. A maximum that starts
 ** at zero would give NaN or zeros.
 */
-void prop_far_below_zero(struct num_run *run, const struct num_case *c) {
+void prop_far_below_zero(struct num_run *run, const struct num_case *c)
+{
     enum { WINDOW = 20 };
     size_t d = (size_t)c->model.d, key_row = (size_t)c->model.kv_heads * d;
     int gqa = c->model.gqa;
@@ -114,7 +119,8 @@ void prop_far_below_zero(struct num_run *run, const struct num_case *c) {
 }
 
 /* Three pages 2.5 GiB apart: the same bits as in a dense pool. */
-void prop_far_pages(struct num_run *run, const struct num_case *c) {
+void prop_far_pages(struct num_run *run, const struct num_case *c)
+{
     static const int few[] = {29, 11};
     const int64_t far = 5LL << 29;
     struct world_options o = {
@@ -126,8 +132,10 @@ void prop_far_pages(struct num_run *run, const struct num_case *c) {
     size_t bytes = (size_t)(w.pool.pages - 1) * (size_t)far + (size_t)w.pool.page_stride;
     uint8_t *memory = num_device_untouched(run, bytes);
     for (int64_t p = 0; p < w.pool.pages; p++)
-        num_ok(run, kvk_upload(run->ctx, memory + p * far, w.pool.data + p * w.pool.page_stride,
-                               (size_t)w.pool.page_stride, &err), &err, "kvk_upload");
+        num_ok(run,
+               kvk_upload(run->ctx, memory + p * far, w.pool.data + p * w.pool.page_stride,
+                          (size_t)w.pool.page_stride, &err),
+               &err, "kvk_upload");
     struct kvk_pool pool = {.data = memory, .pages = w.pool.pages, .page_stride = far};
     if (w.f.layout == REF_AOS) {
         pool.position_stride = w.pool.position_stride;

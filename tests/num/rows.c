@@ -11,7 +11,8 @@
 enum { PATTERN = 0xFFA5 }; /* a NaN in both 16-bit formats */
 
 struct num_rows num_rows_put(struct num_run *run, kvk_dtype dtype, const uint16_t *bits,
-                             size_t rows, size_t heads, size_t d, int strided) {
+                             size_t rows, size_t heads, size_t d, int strided)
+{
     struct num_rows t = {.dtype = dtype,
                          .rows = rows,
                          .heads = heads,
@@ -44,8 +45,8 @@ struct num_rows num_rows_put(struct num_run *run, kvk_dtype dtype, const uint16_
     return t;
 }
 
-uint16_t *num_rows_get(struct num_run *run, const struct num_rows *t, size_t rows,
-                       const char *what) {
+uint16_t *num_rows_get(struct num_run *run, const struct num_rows *t, size_t rows, const char *what)
+{
     uint16_t *host = num_host(run, t->elements * 2),
              *dense = num_host(run, rows * t->heads * t->d * 2);
 

@@ -14,7 +14,8 @@ struct num_memory {
     void *host, *device;
 };
 
-static void release(struct num_run *run) {
+static void release(struct num_run *run)
+{
     while (run->memory) {
         struct num_memory *m = run->memory;
         run->memory = m->next;
@@ -24,7 +25,8 @@ static void release(struct num_run *run) {
     }
 }
 
-enum num_result num_try(struct num_run *run, const struct num_case *c) {
+enum num_result num_try(struct num_run *run, const struct num_case *c)
+{
     jmp_buf here;
     volatile int passed = 0;
 
@@ -48,19 +50,22 @@ enum num_result num_try(struct num_run *run, const struct num_case *c) {
     return !passed && run->compared ? CASE_PASSED : CASE_FAILED;
 }
 
-static _Noreturn void leave(struct num_run *run, const char *format, va_list args) {
+static _Noreturn void leave(struct num_run *run, const char *format, va_list args)
+{
     vsnprintf(run->text, sizeof run->text, format, args);
     longjmp(*run->leave, 1);
 }
 
-void num_fail(struct num_run *run, const char *format, ...) {
+void num_fail(struct num_run *run, const char *format, ...)
+{
     va_list args;
 
     va_start(args, format);
     leave(run, format, args);
 }
 
-void num_differ(struct num_run *run, const char *format, ...) {
+void num_differ(struct num_run *run, const char *format, ...)
+{
     va_list args;
 
     run->compared = 1;
@@ -68,7 +73,8 @@ void num_differ(struct num_run *run, const char *format, ...) {
     leave(run, format, args);
 }
 
-static struct num_memory *remember(struct num_run *run) {
+static struct num_memory *remember(struct num_run *run)
+{
     struct num_memory *m = calloc(1, sizeof *m);
 
     if (!m)
@@ -78,7 +84,8 @@ static struct num_memory *remember(struct num_run *run) {
     return m;
 }
 
-void *num_host(struct num_run *run, size_t bytes) {
+void *num_host(struct num_run *run, size_t bytes)
+{
     struct num_memory *m = remember(run);
 
     m->host = calloc(1, bytes + 1);
@@ -87,12 +94,14 @@ void *num_host(struct num_run *run, size_t bytes) {
     return m->host;
 }
 
-void num_ok(struct num_run *run, kvk_status status, const kvk_error *err, const char *call) {
+void num_ok(struct num_run *run, kvk_status status, const kvk_error *err, const char *call)
+{
     if (status != KVK_OK)
         num_fail(run, "%s: %s: %s (%s)", call, kvk_status_name(status), err->text, err->where);
 }
 
-void *num_device_untouched(struct num_run *run, size_t bytes) {
+void *num_device_untouched(struct num_run *run, size_t bytes)
+{
     struct num_memory *m = remember(run);
     kvk_error err = {0};
 
@@ -100,7 +109,8 @@ void *num_device_untouched(struct num_run *run, size_t bytes) {
     return m->device;
 }
 
-void *num_device(struct num_run *run, size_t bytes) {
+void *num_device(struct num_run *run, size_t bytes)
+{
     void *device = num_device_untouched(run, bytes);
     kvk_error err = {0};
 
@@ -108,7 +118,8 @@ void *num_device(struct num_run *run, size_t bytes) {
     return device;
 }
 
-void *num_upload(struct num_run *run, const void *from, size_t bytes) {
+void *num_upload(struct num_run *run, const void *from, size_t bytes)
+{
     void *device = num_device(run, bytes);
     kvk_error err = {0};
 
@@ -117,7 +128,8 @@ void *num_upload(struct num_run *run, const void *from, size_t bytes) {
     return device;
 }
 
-void num_download(struct num_run *run, void *to, const void *from, size_t bytes) {
+void num_download(struct num_run *run, void *to, const void *from, size_t bytes)
+{
     kvk_error err = {0};
 
     num_ok(run, kvk_synchronize(run->ctx, &err), &err, "kvk_synchronize");
@@ -125,7 +137,8 @@ void num_download(struct num_run *run, void *to, const void *from, size_t bytes)
         num_ok(run, kvk_download(run->ctx, to, from, bytes, &err), &err, "kvk_download");
 }
 
-const kvk_kernels *num_prepare(struct num_run *run, const struct num_model *model, unsigned kinds) {
+const kvk_kernels *num_prepare(struct num_run *run, const struct num_model *model, unsigned kinds)
+{
     struct kvk_model m = KVK_INIT(struct kvk_model);
     const kvk_kernels *kernels = NULL;
     kvk_error err = {0};

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static void write_codec(FILE *f, const char *side, const struct ref_codec *c) {
+static void write_codec(FILE *f, const char *side, const struct ref_codec *c)
+{
     static const char *const formats[] = {"e4m3", "e4b15", "e5m2", "fp16", "bf16"};
     static const char *const rules[] = {"ultraquant", "mxfp4", "nvfp4"};
     const char *rotation = c->rotated ? "hadamard" : "none";
@@ -28,7 +29,8 @@ static void write_codec(FILE *f, const char *side, const struct ref_codec *c) {
     }
 }
 
-static void write_spec(const char *folder, const struct ref_spec *spec) {
+static void write_spec(const char *folder, const struct ref_spec *spec)
+{
     char path[512];
     FILE *f;
 
@@ -46,7 +48,8 @@ static void write_spec(const char *folder, const struct ref_spec *spec) {
 }
 
 /* A folder of this process alone; freed by spec_folder_remove. */
-char *spec_folder_make(void) {
+char *spec_folder_make(void)
+{
     const char *base = getenv("TMPDIR");
     char *folder = malloc(512);
 
@@ -62,7 +65,8 @@ char *spec_folder_make(void) {
     return folder;
 }
 
-void spec_folder_remove(char *folder) {
+void spec_folder_remove(char *folder)
+{
     char path[512];
 
     for (const struct ref_spec *s = num_custom_specs(); s->name; s++) {

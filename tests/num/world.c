@@ -6,12 +6,14 @@
 
 #include <string.h>
 
-static int pages_of(const struct world *w, int length) {
+static int pages_of(const struct world *w, int length)
+{
     return (length + w->m.page - 1) / w->m.page;
 }
 
 /* Pages in random order; one page in four more than needed stays unused. */
-static void deal_pages(struct num_run *run, struct world *w, uint64_t seed) {
+static void deal_pages(struct num_run *run, struct world *w, uint64_t seed)
+{
     struct num_random r = num_random(seed, 7);
     int needed = 0, next = 0, widest = 1;
     int32_t *pages;
@@ -34,7 +36,8 @@ static void deal_pages(struct num_run *run, struct world *w, uint64_t seed) {
 }
 
 /* Strides of one of three kinds. Padding keeps every alignment a kernel may ask for. */
-static void choose_strides(struct world *w, enum world_pool kind) {
+static void choose_strides(struct world *w, enum world_pool kind)
+{
     int64_t slot = (int64_t)w->f.slot_bytes, heads = w->m.kv_heads, page = w->m.page;
     struct ref_pool dense = ref_pool_dense(&w->f, NULL, w->pool.pages);
 
@@ -55,7 +58,8 @@ static void choose_strides(struct world *w, enum world_pool kind) {
 }
 
 void world_make(struct num_run *run, struct world *w, const struct num_model *m,
-                const struct world_options *o) {
+                const struct world_options *o)
+{
     struct num_random r = num_random(o->data_seed, 1);
     size_t rows, heads = (size_t)m->kv_heads, key_elements, value_elements;
 
@@ -84,12 +88,14 @@ void world_make(struct num_run *run, struct world *w, const struct num_model *m,
     world_store(w);
 }
 
-int64_t world_slot(const struct world *w, int sequence, int token) {
+int64_t world_slot(const struct world *w, int sequence, int token)
+{
     int64_t page = w->table[sequence * w->table_stride + token / w->m.page];
     return page * w->m.page + token % w->m.page;
 }
 
-void world_store(struct world *w) {
+void world_store(struct world *w)
+{
     size_t heads = (size_t)w->m.kv_heads, key_row = heads * (size_t)w->m.d,
            value_row = heads * (size_t)w->m.dv;
     float key[8 * REF_MAX_D], value[8 * REF_MAX_D];
@@ -106,7 +112,8 @@ void world_store(struct world *w) {
 }
 
 /* Nibbles of key bytes swapped: the fault that a bit-order mistake would be. */
-static void swap_nibbles(const struct world *w, uint8_t *bytes) {
+static void swap_nibbles(const struct world *w, uint8_t *bytes)
+{
     for (int s = 0; s < w->sequences; s++)
         for (int t = 0; t < w->lengths[s]; t++)
             for (int h = 0; h < w->m.kv_heads; h++) {
@@ -116,7 +123,8 @@ static void swap_nibbles(const struct world *w, uint8_t *bytes) {
             }
 }
 
-struct kvk_pool world_pool(struct num_run *run, const struct world *w, const uint8_t *bytes) {
+struct kvk_pool world_pool(struct num_run *run, const struct world *w, const uint8_t *bytes)
+{
     struct kvk_pool pool = {.pages = w->pool.pages};
     uint8_t *copy = num_host(run, w->pool_bytes);
 
@@ -133,7 +141,8 @@ struct kvk_pool world_pool(struct num_run *run, const struct world *w, const uin
     return pool;
 }
 
-void world_read(const struct world *w, int sequence, double *key, double *value) {
+void world_read(const struct world *w, int sequence, double *key, double *value)
+{
     for (int t = 0; t < w->lengths[sequence]; t++)
         for (int h = 0; h < w->m.kv_heads; h++) {
             size_t at = (size_t)t * (size_t)w->m.kv_heads + (size_t)h;
@@ -142,7 +151,8 @@ void world_read(const struct world *w, int sequence, double *key, double *value)
         }
 }
 
-float *world_floats(struct num_run *run, kvk_dtype dtype, const uint16_t *bits, size_t n) {
+float *world_floats(struct num_run *run, kvk_dtype dtype, const uint16_t *bits, size_t n)
+{
     float *out = num_host(run, n * sizeof *out);
 
     for (size_t i = 0; i < n; i++)

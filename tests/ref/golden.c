@@ -18,7 +18,8 @@ struct golden {
     json_t *header;
 };
 
-static uint8_t *read_file(const char *path, size_t *size) {
+static uint8_t *read_file(const char *path, size_t *size)
+{
     FILE *f = fopen(path, "rb");
     uint8_t *bytes = NULL;
     long n;
@@ -37,7 +38,8 @@ static uint8_t *read_file(const char *path, size_t *size) {
     return bytes;
 }
 
-struct golden *golden_open(const char *path) {
+struct golden *golden_open(const char *path)
+{
     struct golden *g = calloc(1, sizeof *g);
     size_t size = 0;
     uint64_t header;
@@ -60,7 +62,8 @@ struct golden *golden_open(const char *path) {
     return g;
 }
 
-void golden_close(struct golden *g) {
+void golden_close(struct golden *g)
+{
     if (!g)
         return;
     json_decref(g->header);
@@ -68,20 +71,24 @@ void golden_close(struct golden *g) {
     free(g);
 }
 
-const char *golden_text(const struct golden *g, const char *key) {
+const char *golden_text(const struct golden *g, const char *key)
+{
     return json_string_value(json_object_get(json_object_get(g->header, "__metadata__"), key));
 }
 
-int golden_int(const struct golden *g, const char *key) {
+int golden_int(const struct golden *g, const char *key)
+{
     const char *text = golden_text(g, key);
     return text ? atoi(text) : 0;
 }
 
-static size_t element_bytes(const char *dtype) {
+static size_t element_bytes(const char *dtype)
+{
     return !strcmp(dtype, "U8") ? 1 : !strcmp(dtype, "F16") || !strcmp(dtype, "BF16") ? 2 : 4;
 }
 
-int golden_get(const struct golden *g, const char *name, struct golden_tensor *out) {
+int golden_get(const struct golden *g, const char *name, struct golden_tensor *out)
+{
     json_t *entry = json_object_get(g->header, name), *shape = json_object_get(entry, "shape");
     json_t *offsets = json_object_get(entry, "data_offsets");
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
@@ -102,7 +109,8 @@ int golden_get(const struct golden *g, const char *name, struct golden_tensor *o
     return end <= g->data_bytes && begin <= end && end - begin == out->count * element_bytes(dtype);
 }
 
-double golden_at(const struct golden_tensor *t, size_t i) {
+double golden_at(const struct golden_tensor *t, size_t i)
+{
     float f;
     int32_t n;
 
@@ -120,7 +128,8 @@ double golden_at(const struct golden_tensor *t, size_t i) {
     return f;
 }
 
-void golden_folder(const char *source_folder, char *path, size_t cap) {
+void golden_folder(const char *source_folder, char *path, size_t cap)
+{
     const char *named = getenv("KVKILN_GOLDEN");
     DIR *dir;
 

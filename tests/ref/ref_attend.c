@@ -8,12 +8,14 @@
 #include <stdlib.h>
 
 /* First and one past the last visible key of a query at `position`. */
-static void visible(const struct ref_attention *a, int position, int *first, int *end) {
+static void visible(const struct ref_attention *a, int position, int *first, int *end)
+{
     *end = position + 1;
     *first = a->window > 0 && *end > a->window ? *end - a->window : 0;
 }
 
-static void attend_row(const struct ref_attention *a, int i, int h, double *score) {
+static void attend_row(const struct ref_attention *a, int i, int h, double *score)
+{
     size_t row = (size_t)i * (size_t)a->query_heads + (size_t)h, dk = (size_t)a->key_size,
            dv = (size_t)a->value_size;
     size_t heads = (size_t)a->heads, g = (size_t)(h / (a->query_heads / a->heads));
@@ -48,7 +50,8 @@ static void attend_row(const struct ref_attention *a, int i, int h, double *scor
         a->lse[row] = top + log(sum);
 }
 
-void ref_attend(const struct ref_attention *a) {
+void ref_attend(const struct ref_attention *a)
+{
     double *score = malloc((size_t)(a->length + 1) * sizeof *score);
 
     if (!score)

@@ -11,12 +11,14 @@
 
 enum { STEPS = 200, PASSES = 200 };
 
-static double density(double x, double variance) {
+static double density(double x, double variance)
+{
     return exp(-x * x / (2 * variance)) / sqrt(2 * 3.14159265358979323846 * variance);
 }
 
 /* Mean of the density over [lo, hi], or `keep` where there is no mass. */
-static double cell_mean(double lo, double hi, double variance, double keep) {
+static double cell_mean(double lo, double hi, double variance, double keep)
+{
     double h = (hi - lo) / STEPS;
     double mass = 0.5 * (density(lo, variance) + density(hi, variance));
     double moment = 0.5 * (lo * density(lo, variance) + hi * density(hi, variance));
@@ -31,7 +33,8 @@ static double cell_mean(double lo, double hi, double variance, double keep) {
     return mass <= 1e-15 ? keep : moment / mass;
 }
 
-void ref_lloyd_max(int d, int bits, float *centroids) {
+void ref_lloyd_max(int d, int bits, float *centroids)
+{
     int n = 1 << bits;
     double variance = 1.0 / d, sigma = sqrt(variance), c[16], next[16];
 
@@ -55,7 +58,8 @@ void ref_lloyd_max(int d, int bits, float *centroids) {
         centroids[i] = (float)c[i];
 }
 
-void ref_midpoints(const float *centroids, int bits, float *midpoints) {
+void ref_midpoints(const float *centroids, int bits, float *midpoints)
+{
     for (int i = 0; i < (1 << bits) - 1; i++) {
         float sum = centroids[i] + centroids[i + 1];
         midpoints[i] = sum * 0.5f;

@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-static double field_value(uint16_t field) {
+static double field_value(uint16_t field)
+{
     double x = ref_f16_to(field);
 
     return isnan(x) ? 0 : isinf(x) ? copysign(65504, x) : x;
@@ -14,7 +15,8 @@ static double field_value(uint16_t field) {
 
 static void decode_codebook(const struct ref_codec *codec, const float *centroids,
                             enum ref_layout layout, const uint8_t *codes, double scalar, int d,
-                            double *out) {
+                            double *out)
+{
     double squares = 0, factor = scalar;
 
     for (int i = 0; i < d; i++) {
@@ -27,7 +29,8 @@ static void decode_codebook(const struct ref_codec *codec, const float *centroid
         out[i] *= factor;
 }
 
-static double float_value(enum ref_float format, const uint8_t *codes, int i) {
+static double float_value(enum ref_float format, const uint8_t *codes, int i)
+{
     switch (format) {
     case REF_E4M3: return ref_e4m3_to(codes[i]);
     case REF_E4B15: return ref_e4b15_to(codes[i]);
@@ -38,7 +41,8 @@ static double float_value(enum ref_float format, const uint8_t *codes, int i) {
     return 0;
 }
 
-static void decode_block(const struct ref_codec *codec, const uint8_t *codes, int d, double *out) {
+static void decode_block(const struct ref_codec *codec, const uint8_t *codes, int d, double *out)
+{
     static const double level[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
 
     for (int i = 0; i < d; i++) {
@@ -53,7 +57,8 @@ static void decode_block(const struct ref_codec *codec, const uint8_t *codes, in
 }
 
 void ref_decode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout,
-                const uint8_t *codes, const uint16_t *fields, int d, double *out) {
+                const uint8_t *codes, const uint16_t *fields, int d, double *out)
+{
     switch (codec->kind) {
     case REF_CODEBOOK:
         decode_codebook(codec, centroids, layout, codes, field_value(fields[0]), d, out);
@@ -67,14 +72,13 @@ void ref_decode(const struct ref_codec *codec, const float *centroids, enum ref_
         for (int i = 0; i < d; i++)
             out[i] = float_value(codec->format, codes, i);
         break;
-    case REF_BLOCK:
-        decode_block(codec, codes, d, out);
-        break;
+    case REF_BLOCK: decode_block(codec, codes, d, out); break;
     }
 }
 
 void ref_dequant(const struct ref_format *f, const struct ref_pool *pool, int64_t slot, int head,
-                 double *key, double *value) {
+                 double *key, double *value)
+{
     struct ref_place at = ref_place(f, pool, slot, head);
     uint16_t fields[REF_MAX_FIELDS];
 

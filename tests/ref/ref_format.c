@@ -7,9 +7,18 @@
 
 #include <string.h>
 
-#define MSE(b) {.kind = REF_CODEBOOK, .bits = b, .rotated = 1, .correction = 1}
-#define UNIFORM(b) {.kind = REF_AFFINE, .bits = b}
-#define PLAIN(f, b) {.kind = REF_FLOAT, .bits = b, .format = f}
+#define MSE(b)                                                                                     \
+    {                                                                                              \
+        .kind = REF_CODEBOOK, .bits = b, .rotated = 1, .correction = 1                             \
+    }
+#define UNIFORM(b)                                                                                 \
+    {                                                                                              \
+        .kind = REF_AFFINE, .bits = b                                                              \
+    }
+#define PLAIN(f, b)                                                                                \
+    {                                                                                              \
+        .kind = REF_FLOAT, .bits = b, .format = f                                                  \
+    }
 
 static const struct ref_spec presets[] = {
     {"turboquant_k8v4", PLAIN(REF_E4M3, 8), UNIFORM(4), 1},
@@ -22,33 +31,33 @@ static const struct ref_spec presets[] = {
      0},
 };
 
-int ref_spec_count(void) {
-    return (int)(sizeof presets / sizeof *presets);
-}
+int ref_spec_count(void) { return (int)(sizeof presets / sizeof *presets); }
 
-const struct ref_spec *ref_spec_at(int index) {
-    return &presets[index];
-}
+const struct ref_spec *ref_spec_at(int index) { return &presets[index]; }
 
-const struct ref_spec *ref_spec_find(const char *name) {
+const struct ref_spec *ref_spec_find(const char *name)
+{
     for (int i = 0; i < ref_spec_count(); i++)
         if (!strcmp(presets[i].name, name))
             return &presets[i];
     return NULL;
 }
 
-size_t ref_code_bytes(const struct ref_codec *codec, int d) {
+size_t ref_code_bytes(const struct ref_codec *codec, int d)
+{
     size_t codes = ((size_t)d * (size_t)codec->bits + 7) / 8;
 
     return codec->kind == REF_BLOCK ? codes + (size_t)(d / codec->group) : codes;
 }
 
-int ref_field_count(const struct ref_codec *codec) {
+int ref_field_count(const struct ref_codec *codec)
+{
     return codec->kind == REF_CODEBOOK ? 1 : codec->kind == REF_AFFINE ? 2 : 0;
 }
 
 void ref_format_make(struct ref_format *out, const struct ref_spec *spec, enum ref_layout layout,
-                     int key_size, int value_size, int heads, int page_tokens) {
+                     int key_size, int value_size, int heads, int page_tokens)
+{
     size_t slot;
 
     *out = (struct ref_format){.key = spec->key,

@@ -7,11 +7,10 @@
 
 #include <math.h>
 
-int ref_block_order(int d) {
-    return d & -d;
-}
+int ref_block_order(int d) { return d & -d; }
 
-static void butterfly_f32(float *x, int d, int mask) {
+static void butterfly_f32(float *x, int d, int mask)
+{
     for (int i = 0; i < d; i++) {
         if (i & mask)
             continue;
@@ -21,7 +20,8 @@ static void butterfly_f32(float *x, int d, int mask) {
     }
 }
 
-void ref_rotate_f32(float *x, int d) {
+void ref_rotate_f32(float *x, int d)
+{
     int p = ref_block_order(d);
     float scale = (float)(1 / sqrt((double)p));
 
@@ -31,7 +31,8 @@ void ref_rotate_f32(float *x, int d) {
         x[i] *= scale;
 }
 
-void ref_rotate_stages(float *x, int d) {
+void ref_rotate_stages(float *x, int d)
+{
     for (int mask = 1; mask < ref_block_order(d); mask *= 2) {
         butterfly_f32(x, d, mask);
         for (int i = 0; i < d; i++)
@@ -39,7 +40,8 @@ void ref_rotate_stages(float *x, int d) {
     }
 }
 
-void ref_rotate(double *x, int d) {
+void ref_rotate(double *x, int d)
+{
     int p = ref_block_order(d);
 
     for (int mask = 1; mask < p; mask *= 2)

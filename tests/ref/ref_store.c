@@ -12,7 +12,8 @@
 
 /* Step k = 1, 2, 4, ... adds element i + k to element i; the zero padding is what the bound on i +
 ** k stands for. */
-static float tree_sum(const float *x, int d) {
+static float tree_sum(const float *x, int d)
+{
     float t[REF_MAX_D];
 
     memcpy(t, x, (size_t)d * sizeof *t);
@@ -22,7 +23,8 @@ static float tree_sum(const float *x, int d) {
     return t[0];
 }
 
-static float sum_squares(const float *x, int d) {
+static float sum_squares(const float *x, int d)
+{
     float t[REF_MAX_D];
 
     for (int i = 0; i < d; i++)
@@ -30,13 +32,15 @@ static float sum_squares(const float *x, int d) {
     return tree_sum(t, d);
 }
 
-static float limit(float x, float bound) {
+static float limit(float x, float bound)
+{
     return isnan(x) ? 0 : x > bound ? bound : x < -bound ? -bound : x;
 }
 
 static void encode_codebook(const struct ref_codec *codec, const float *centroids,
                             enum ref_layout layout, const float *x, int d, uint8_t *codes,
-                            uint16_t *fields, float *edge) {
+                            uint16_t *fields, float *edge)
+{
     float k[REF_MAX_D] = {0}, chosen[REF_MAX_D] = {0}, mid[15], n, scalar;
 
     for (int i = 0; i < d; i++)
@@ -67,7 +71,8 @@ static void encode_codebook(const struct ref_codec *codec, const float *centroid
     fields[0] = ref_f16_from(limit(scalar, 65504));
 }
 
-static void affine_range(const float *v, int d, float *mn, float *mx) {
+static void affine_range(const float *v, int d, float *mn, float *mx)
+{
     int any = 0;
 
     *mn = *mx = 0;
@@ -81,7 +86,8 @@ static void affine_range(const float *v, int d, float *mn, float *mx) {
 }
 
 static void encode_affine(const struct ref_codec *codec, const float *x, int d, uint8_t *codes,
-                          uint16_t *fields, float *edge) {
+                          uint16_t *fields, float *edge)
+{
     float v[REF_MAX_D], mn, mx, z, s, top = (float)((1 << codec->bits) - 1);
 
     for (int i = 0; i < d; i++)
@@ -106,7 +112,8 @@ static void encode_affine(const struct ref_codec *codec, const float *x, int d, 
     fields[1] = ref_f16_from(z);
 }
 
-static void encode_float(const struct ref_codec *codec, const float *x, int d, uint8_t *codes) {
+static void encode_float(const struct ref_codec *codec, const float *x, int d, uint8_t *codes)
+{
     for (int i = 0; i < d; i++) {
         switch (codec->format) {
         case REF_E4M3: codes[i] = isnan(x[i]) ? 0 : ref_e4m3_from(x[i]); break;
@@ -119,7 +126,8 @@ static void encode_float(const struct ref_codec *codec, const float *x, int d, u
 }
 
 /* Exponent of the group scale: log2(amax * 0.156) to the nearest integer, by the mantissa. */
-static int block_exponent(float amax) {
+static int block_exponent(float amax)
+{
     float r = amax * 0.156f, f;
     int e;
 
@@ -128,9 +136,10 @@ static int block_exponent(float amax) {
 }
 
 /* Bounds strictly below w among seven and their negatives; a tie belongs to the lower level. */
-static unsigned block_code(float w) {
-    static const float bounds[] = {-5, -3.5f, -2.5f, -1.75f, -1.25f, -0.75f, -0.25f,
-                                   0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5};
+static unsigned block_code(float w)
+{
+    static const float bounds[] = {-5,    -3.5f, -2.5f, -1.75f, -1.25f, -0.75f, -0.25f,
+                                   0.25f, 0.75f, 1.25f, 1.75f,  2.5f,   3.5f,   5};
     unsigned index = 0;
 
     for (int i = 0; i < 14; i++)
@@ -139,7 +148,8 @@ static unsigned block_code(float w) {
 }
 
 /* E2M1 by the usual rule: nearest level, a tie to the even code, at most 6. Zero has no sign. */
-static unsigned nearest_code(float w) {
+static unsigned nearest_code(float w)
+{
     static const float level[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     float a = fabsf(w);
     unsigned best = 0;
@@ -154,7 +164,8 @@ static unsigned nearest_code(float w) {
 
 /* One group of a block with a power of two as its scale. */
 static uint8_t encode_exponent_group(const struct ref_codec *codec, const float *w, float amax,
-                                     uint8_t *codes, int at) {
+                                     uint8_t *codes, int at)
+{
     int ultra = codec->rule == REF_ULTRAQUANT, e = ultra ? block_exponent(amax) : ilogbf(amax) - 2;
 
     if (ultra && e < -126)
@@ -169,7 +180,8 @@ static uint8_t encode_exponent_group(const struct ref_codec *codec, const float 
 }
 
 static uint8_t encode_e4m3_group(const struct ref_codec *codec, const float *w, float amax,
-                                 uint8_t *codes, int at) {
+                                 uint8_t *codes, int at)
+{
     float wanted = amax / 6;
     uint8_t scale = ref_e4m3_from(wanted);
 
@@ -180,7 +192,8 @@ static uint8_t encode_e4m3_group(const struct ref_codec *codec, const float *w, 
     return scale;
 }
 
-static void encode_block(const struct ref_codec *codec, const float *x, int d, uint8_t *codes) {
+static void encode_block(const struct ref_codec *codec, const float *x, int d, uint8_t *codes)
+{
     float y[REF_MAX_D];
     uint8_t *scales = codes + d / 2;
 
@@ -198,13 +211,14 @@ static void encode_block(const struct ref_codec *codec, const float *x, int d, u
         if (amax == 0)
             continue;
         scales[at / codec->group] = codec->rule == REF_NVFP4
-            ? encode_e4m3_group(codec, y + at, amax, codes, at)
-            : encode_exponent_group(codec, y + at, amax, codes, at);
+                                        ? encode_e4m3_group(codec, y + at, amax, codes, at)
+                                        : encode_exponent_group(codec, y + at, amax, codes, at);
     }
 }
 
 void ref_encode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout,
-                const float *x, int d, uint8_t *codes, uint16_t *fields, float *edge) {
+                const float *x, int d, uint8_t *codes, uint16_t *fields, float *edge)
+{
     memset(codes, 0, ref_code_bytes(codec, d));
     switch (codec->kind) {
     case REF_CODEBOOK: encode_codebook(codec, centroids, layout, x, d, codes, fields, edge); break;
@@ -215,7 +229,8 @@ void ref_encode(const struct ref_codec *codec, const float *centroids, enum ref_
 }
 
 void ref_store(const struct ref_format *f, const struct ref_pool *pool, int64_t slot,
-               const float *key, const float *value) {
+               const float *key, const float *value)
+{
     if (slot < 0 || slot >= pool->pages * f->page_tokens)
         return;
     for (int h = 0; h < f->heads; h++) {

@@ -36,12 +36,14 @@ struct count {
     long n, differ, bad;
 };
 
-static void get(const struct golden *g, const char *name, struct golden_tensor *t) {
+static void get(const struct golden *g, const char *name, struct golden_tensor *t)
+{
     if (!golden_get(g, name, t))
         fail_msg("no tensor %s", name);
 }
 
-static void open_case(struct file_case *c, const char *path) {
+static void open_case(struct file_case *c, const char *path)
+{
     struct golden *g = c->g = golden_open(path);
     int d, pages;
 
@@ -66,12 +68,14 @@ static void open_case(struct file_case *c, const char *path) {
     c->scale = atof(golden_text(g, "softmax_scale"));
 }
 
-static int64_t slot_of(const struct file_case *c, int sequence, int token) {
+static int64_t slot_of(const struct file_case *c, int sequence, int token)
+{
     size_t at = (size_t)sequence * c->table.shape[1] + (size_t)(token / c->f.page_tokens);
     return (int64_t)golden_at(&c->table, at) * c->f.page_tokens + token % c->f.page_tokens;
 }
 
-static int ulps16(uint16_t a, uint16_t b) {
+static int ulps16(uint16_t a, uint16_t b)
+{
     int x = a & 0x8000 ? -(a & 0x7fff) : a, y = b & 0x8000 ? -(b & 0x7fff) : b;
     return abs(x - y);
 }
@@ -80,7 +84,8 @@ static int ulps16(uint16_t a, uint16_t b) {
 
 /* Is the element's own number within 1e-6 of the boundary between two neighbouring codes? */
 static int near_boundary(const struct ref_codec *codec, const float *midpoints, float edge,
-                         unsigned a, unsigned b) {
+                         unsigned a, unsigned b)
+{
     if (a + 1 != b && b + 1 != a)
         return 0;
     unsigned low = a < b ? a : b;
@@ -90,7 +95,8 @@ static int near_boundary(const struct ref_codec *codec, const float *midpoints, 
 }
 
 static void compare_side(const struct ref_codec *codec, const float *centroids, const uint8_t *mine,
-                         const uint8_t *theirs, const float *edge, int d, struct count *count) {
+                         const uint8_t *theirs, const float *edge, int d, struct count *count)
+{
     float midpoints[15] = {0};
 
     if (codec->kind == REF_CODEBOOK)
@@ -111,7 +117,8 @@ static void compare_side(const struct ref_codec *codec, const float *centroids, 
 }
 
 static void rows_of(const struct golden_tensor *t, size_t row, size_t head, size_t heads, int d,
-                    float *out) {
+                    float *out)
+{
     for (int i = 0; i < d; i++)
         out[i] = (float)golden_at(t, (row * heads + head) * (size_t)d + (size_t)i);
 }
@@ -121,7 +128,8 @@ struct store_counts {
 };
 
 static void compare_slot(const struct file_case *c, int64_t slot, size_t row, int head,
-                         uint8_t *touched, struct store_counts *n) {
+                         uint8_t *touched, struct store_counts *n)
+{
     const struct ref_format *f = &c->f;
     struct ref_place at = ref_place(f, &c->pool, slot, head);
     float x[REF_MAX_D], edge[REF_MAX_D];
@@ -148,7 +156,8 @@ static void compare_slot(const struct file_case *c, int64_t slot, size_t row, in
     }
 }
 
-static void accept(const char *what, const struct count *count, double rate) {
+static void accept(const char *what, const struct count *count, double rate)
+{
     double allowed = fmax(2, ceil((double)count->n * rate));
 
     if (count->differ)
@@ -158,7 +167,8 @@ static void accept(const char *what, const struct count *count, double rate) {
                  count->bad);
 }
 
-static void check_store(const struct file_case *c) {
+static void check_store(const struct file_case *c)
+{
     struct store_counts n = {0};
     uint8_t *touched = calloc(1, c->cache.count);
 
@@ -180,7 +190,8 @@ static void check_store(const struct file_case *c) {
 /* --- dequant --- */
 
 static void check_dequant_side(const struct file_case *c, const char *name, int is_key,
-                               int ulps_allowed) {
+                               int ulps_allowed)
+{
     struct golden_tensor want;
     size_t row = 0, d = (size_t)c->f.key_size, heads = (size_t)c->f.heads;
     double x[REF_MAX_D];
@@ -209,7 +220,8 @@ static void check_dequant_side(const struct file_case *c, const char *name, int 
 enum query_rounding { QUERY_EXACT, QUERY_E4M3 };
 
 static void read_query(const struct file_case *c, const struct golden_tensor *t, size_t first_row,
-                       int rows, enum query_rounding rounding, double *out) {
+                       int rows, enum query_rounding rounding, double *out)
+{
     int d = c->f.key_size;
 
     for (int r = 0; r < rows * c->query_heads; r++) {
@@ -230,7 +242,8 @@ static void read_query(const struct file_case *c, const struct golden_tensor *t,
 }
 
 static void read_sequence(const struct file_case *c, int sequence, int length, double *key,
-                          double *value) {
+                          double *value)
+{
     size_t d = (size_t)c->f.key_size, heads = (size_t)c->f.heads;
 
     for (int t = 0; t < length; t++)
@@ -243,7 +256,8 @@ static void read_sequence(const struct file_case *c, int sequence, int length, d
 ** each sequence. */
 static double output_error(const struct file_case *c, const struct golden_tensor *query,
                            const struct golden_tensor *out, const int *start, const float *sinks,
-                           int window, enum query_rounding rounding) {
+                           int window, enum query_rounding rounding)
+{
     size_t d = (size_t)c->f.key_size, heads = (size_t)c->f.heads, row = (size_t)c->query_heads * d;
     double *q = malloc(64 * row * sizeof *q), *o = malloc(64 * row * sizeof *o);
     double *k = malloc(TOKENS_MAX * heads * d * sizeof *k),
@@ -279,7 +293,8 @@ static double output_error(const struct file_case *c, const struct golden_tensor
 }
 
 static void check_output(const struct file_case *c, const char *query_name, const char *out_name,
-                         int with_sinks, int window, double limit) {
+                         int with_sinks, int window, double limit)
+{
     struct golden_tensor query, out, starts, sinks;
     int start[4] = {0, 1, 2, 3};
     float sink[64];
@@ -307,7 +322,8 @@ static void check_output(const struct file_case *c, const char *query_name, cons
     }
 }
 
-static void check_outputs(const struct file_case *c) {
+static void check_outputs(const struct file_case *c)
+{
     int block = c->f.key.kind == REF_BLOCK, soa = c->f.layout == REF_SOA, b = c->is_bf16;
 
     check_output(c, "decode_query", "decode_out", 0, 0,
@@ -320,7 +336,8 @@ static void check_outputs(const struct file_case *c) {
     check_output(c, "unified_query", "unified_out_window20", 0, 20, 2.1e-3);
 }
 
-static void oracle_agrees_with_golden_file(void **state) {
+static void oracle_agrees_with_golden_file(void **state)
+{
     struct file_case c = {0};
     int exact_key;
 
@@ -333,16 +350,19 @@ static void oracle_agrees_with_golden_file(void **state) {
     golden_close(c.g);
 }
 
-static int ends_with(const char *text, const char *end) {
+static int ends_with(const char *text, const char *end)
+{
     size_t n = strlen(text), m = strlen(end);
     return n >= m && !strcmp(text + n - m, end);
 }
 
-static int by_name(const void *a, const void *b) {
+static int by_name(const void *a, const void *b)
+{
     return strcmp(((const struct CMUnitTest *)a)->name, ((const struct CMUnitTest *)b)->name);
 }
 
-int test_golden_run(const char *source_folder) {
+int test_golden_run(const char *source_folder)
+{
     char folder[1024];
     struct CMUnitTest *tests = calloc(MAX_FILES, sizeof *tests);
     struct dirent *entry;

@@ -19,7 +19,8 @@
 #define TEST_ROOT "."
 #endif
 
-static uint32_t crc32_of(const uint8_t *bytes, size_t n) {
+static uint32_t crc32_of(const uint8_t *bytes, size_t n)
+{
     uint32_t crc = 0xffffffff;
 
     for (size_t i = 0; i < n; i++) {
@@ -30,7 +31,8 @@ static uint32_t crc32_of(const uint8_t *bytes, size_t n) {
     return ~crc;
 }
 
-static void example_rows(int d, float *key, float *value) {
+static void example_rows(int d, float *key, float *value)
+{
     for (int i = 0; i < d; i++) {
         key[i] = ref_f16_to(ref_f16_from((float)(1.5 * sin(0.37 * i + 0.1) + 0.25 * cos(1.7 * i))));
         value[i] = ref_f16_to(ref_f16_from((float)(2 * cos(0.21 * i) + 0.3 * sin(2.9 * i))));
@@ -84,7 +86,8 @@ static const struct {
      "10048936b2b5efdb2d3929419044373998c0"},
 };
 
-static void slot_bytes_equal_the_contract(void **state) {
+static void slot_bytes_equal_the_contract(void **state)
+{
     (void)state;
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
         struct ref_format f;
@@ -106,7 +109,8 @@ static void slot_bytes_equal_the_contract(void **state) {
     }
 }
 
-static void soa_scalars_equal_the_contract(void **state) {
+static void soa_scalars_equal_the_contract(void **state)
+{
     static const struct {
         const char *preset;
         int d;
@@ -132,7 +136,8 @@ static void soa_scalars_equal_the_contract(void **state) {
     }
 }
 
-static void soa_places_equal_the_contract(void **state) {
+static void soa_places_equal_the_contract(void **state)
+{
     struct ref_format f;
 
     (void)state;
@@ -146,7 +151,8 @@ static void soa_places_equal_the_contract(void **state) {
     assert_int_equal(at.field[2], 4288 + 4256 + 6);
 }
 
-static void centroids_equal_the_contract(void **state) {
+static void centroids_equal_the_contract(void **state)
+{
     static const struct {
         int d, bits;
         uint32_t positive[8];
@@ -154,19 +160,23 @@ static void centroids_equal_the_contract(void **state) {
         {64, 2, {0x3D67B782, 0x3E413937}},
         {64, 3, {0x3CFADCFB, 0x3DC171FC, 0x3E2BED53, 0x3E899F54}},
         {128, 3, {0x3CB16317, 0x3D88C955, 0x3DF3243D, 0x3E42A09F}},
-        {128, 4,
-         {0x3C39FBAE, 0x3D0C8559, 0x3D6DD0E1, 0x3DAA99F2,
-          0x3DE3682B, 0x3E126F17, 0x3E3B36E7, 0x3E772CC4}},
-        {256, 4,
-         {0x3C03828A, 0x3CC6B9FF, 0x3D282948, 0x3D71444A,
-          0x3DA0CD0C, 0x3DCF16C0, 0x3E046170, 0x3E2EC76E}},
-        {80, 4,
-         {0x3C6B408A, 0x3D31BF16, 0x3D966873, 0x3DD7CBA9,
-          0x3E0FD323, 0x3E3939D5, 0x3E6CCF45, 0x3E9C53BD}},
+        {128,
+         4,
+         {0x3C39FBAE, 0x3D0C8559, 0x3D6DD0E1, 0x3DAA99F2, 0x3DE3682B, 0x3E126F17, 0x3E3B36E7,
+          0x3E772CC4}},
+        {256,
+         4,
+         {0x3C03828A, 0x3CC6B9FF, 0x3D282948, 0x3D71444A, 0x3DA0CD0C, 0x3DCF16C0, 0x3E046170,
+          0x3E2EC76E}},
+        {80,
+         4,
+         {0x3C6B408A, 0x3D31BF16, 0x3D966873, 0x3DD7CBA9, 0x3E0FD323, 0x3E3939D5, 0x3E6CCF45,
+          0x3E9C53BD}},
         {112, 3, {0x3CBDA27F, 0x3D923B1A, 0x3E01F6F2, 0x3E5010C2}},
-        {192, 4,
-         {0x3C17DAC6, 0x3CE5783B, 0x3D422D08, 0x3D8B4BA1,
-          0x3DB9AD4E, 0x3DEF2029, 0x3E18DC27, 0x3E49D143}},
+        {192,
+         4,
+         {0x3C17DAC6, 0x3CE5783B, 0x3D422D08, 0x3D8B4BA1, 0x3DB9AD4E, 0x3DEF2029, 0x3E18DC27,
+          0x3E49D143}},
     };
 
     (void)state;
@@ -184,7 +194,8 @@ static void centroids_equal_the_contract(void **state) {
     }
 }
 
-static void small_floats_equal_the_contract(void **state) {
+static void small_floats_equal_the_contract(void **state)
+{
     static const struct {
         float x;
         uint8_t byte;
@@ -216,7 +227,8 @@ static void small_floats_equal_the_contract(void **state) {
 }
 
 /* The outliers of formats.md 8.4: v[i] = bf16(-1 + 5 i / 127), element 0 replaced. */
-static void odd_values_equal_the_contract(void **state) {
+static void odd_values_equal_the_contract(void **state)
+{
     static const struct {
         float first;
         uint16_t scale, zero;
@@ -253,7 +265,8 @@ static void odd_values_equal_the_contract(void **state) {
     assert_int_equal(fields[1], 0x3800);
 }
 
-static void rotations_agree_and_are_their_own_inverse(void **state) {
+static void rotations_agree_and_are_their_own_inverse(void **state)
+{
     static const int sizes[] = {16, 64, 80, 96, 128, 192, 256, 512};
 
     (void)state;
@@ -276,7 +289,8 @@ static void rotations_agree_and_are_their_own_inverse(void **state) {
     }
 }
 
-static float normal(uint64_t *state) {
+static float normal(uint64_t *state)
+{
     double u[2];
 
     for (int i = 0; i < 2; i++) {
@@ -287,7 +301,8 @@ static float normal(uint64_t *state) {
 }
 
 /* Mean squared error of decoded N(0, 1) keys over their mean square; both in the rotated basis. */
-static double key_error(const struct ref_spec *spec, int correction, int keys) {
+static double key_error(const struct ref_spec *spec, int correction, int keys)
+{
     enum { D = 128 };
     struct ref_spec s = *spec;
     struct ref_format f;
@@ -315,13 +330,16 @@ static double key_error(const struct ref_spec *spec, int correction, int keys) {
     return error / norm;
 }
 
-static void codec_quality_equals_the_contract(void **state) {
+static void codec_quality_equals_the_contract(void **state)
+{
     static const struct {
         const char *preset;
         int correction;
         double want;
-    } quality[] = {{"turboquant_4bit_nc", 1, 0.00920}, {"turboquant_3bit_nc", 1, 0.0339},
-                   {"turboquant_4bit_nc", 0, 0.00934}, {"turboquant_3bit_nc", 0, 0.0340},
+    } quality[] = {{"turboquant_4bit_nc", 1, 0.00920},
+                   {"turboquant_3bit_nc", 1, 0.0339},
+                   {"turboquant_4bit_nc", 0, 0.00934},
+                   {"turboquant_3bit_nc", 0, 0.0340},
                    {"ultraquant_4bit", 1, 0.0178}};
 
     (void)state;
@@ -333,7 +351,8 @@ static void codec_quality_equals_the_contract(void **state) {
     }
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_floats_equal_the_contract),
         cmocka_unit_test(centroids_equal_the_contract),

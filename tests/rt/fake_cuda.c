@@ -17,10 +17,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static char primary; /* its address is the primary context */
 static _Thread_local int pushed;
 
-EXPORT struct fake *fake_state(void)
-{
-    return &state;
-}
+EXPORT struct fake *fake_state(void) { return &state; }
 
 /* What was made stays reachable here until it is freed: a driver that could not free is no leak of the program. */
 static void *kept[1024];
@@ -30,7 +27,8 @@ static void *keep(size_t bytes)
     void *memory = malloc(bytes);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         void *empty = NULL;
-        if (__atomic_compare_exchange_n(&kept[i], &empty, memory, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        if (__atomic_compare_exchange_n(&kept[i], &empty, memory, 0, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST))
             break;
     }
     return memory;
@@ -68,14 +66,16 @@ static void live(int by)
     pthread_mutex_unlock(&mutex);
 }
 
-#define STEP(needs)                          \
-    do {                                     \
-        int code_ = step(__func__, needs);   \
-        if (code_)                           \
-            return code_;                    \
+#define STEP(needs)                                                                                \
+    do {                                                                                           \
+        int code_ = step(__func__, needs);                                                         \
+        if (code_)                                                                                 \
+            return code_;                                                                          \
     } while (0)
 
-#define CALL(name, ...) EXPORT int name(__VA_ARGS__); int name(__VA_ARGS__)
+#define CALL(name, ...)                                                                            \
+    EXPORT int name(__VA_ARGS__);                                                                  \
+    int name(__VA_ARGS__)
 
 CALL(cuInit, unsigned flags)
 {
@@ -130,7 +130,10 @@ CALL(cuDeviceGetAttribute, int *value, int attribute, int device)
 {
     (void)device;
     STEP(0);
-    *value = attribute == 16 ? 132 : attribute == 75 ? state.major : attribute == 76 ? state.minor : -7;
+    *value = attribute == 16   ? 132
+             : attribute == 75 ? state.major
+             : attribute == 76 ? state.minor
+                               : -7;
     return 0;
 }
 
@@ -237,7 +240,8 @@ CALL(cuFuncSetAttribute, void *function, int attribute, int value)
     return 0;
 }
 
-CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, int *ctas, void *function, int threads, size_t shared)
+CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, int *ctas, void *function, int threads,
+     size_t shared)
 {
     (void)function, (void)threads, (void)shared;
     STEP(1);
@@ -245,11 +249,12 @@ CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, int *ctas, void *function, int
     return 0;
 }
 
-CALL(cuLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-     unsigned shared, void *stream, void **params, void **extra)
+CALL(cuLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+     unsigned by, unsigned bz, unsigned shared, void *stream, void **params, void **extra)
 {
     STEP(1);
-    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || params || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4])
+    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || params || extra[0] != (void *)1 ||
+        extra[2] != (void *)2 || extra[4])
         return 1;
     pthread_mutex_lock(&mutex);
     struct fake_launch *l = &state.launch[state.launches++ % FAKE_LAUNCHES];

@@ -13,10 +13,7 @@
 
 static struct fake state;
 
-EXPORT struct fake *fake_state(void)
-{
-    return &state;
-}
+EXPORT struct fake *fake_state(void) { return &state; }
 
 /* What was made stays reachable here until it is freed: a driver that could not free is no leak of the program. */
 static void *kept[1024];
@@ -26,7 +23,8 @@ static void *keep(size_t bytes)
     void *memory = malloc(bytes);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         void *empty = NULL;
-        if (__atomic_compare_exchange_n(&kept[i], &empty, memory, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        if (__atomic_compare_exchange_n(&kept[i], &empty, memory, 0, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST))
             break;
     }
     return memory;
@@ -52,20 +50,19 @@ static int step(const char *name, int needs_device)
     return state.fail_code ? state.fail_code : 999;
 }
 
-#define STEP(needs)                          \
-    do {                                     \
-        int code_ = step(__func__, needs);   \
-        if (code_)                           \
-            return code_;                    \
+#define STEP(needs)                                                                                \
+    do {                                                                                           \
+        int code_ = step(__func__, needs);                                                         \
+        if (code_)                                                                                 \
+            return code_;                                                                          \
     } while (0)
 
-#define CALL(name, ...) EXPORT int name(__VA_ARGS__); int name(__VA_ARGS__)
+#define CALL(name, ...)                                                                            \
+    EXPORT int name(__VA_ARGS__);                                                                  \
+    int name(__VA_ARGS__)
 
 EXPORT const char *hipGetErrorName(int code);
-const char *hipGetErrorName(int code)
-{
-    return code == 2 ? "hipErrorOutOfMemory" : "hipErrorFake";
-}
+const char *hipGetErrorName(int code) { return code == 2 ? "hipErrorOutOfMemory" : "hipErrorFake"; }
 
 CALL(hipInit, unsigned flags)
 {
@@ -175,7 +172,8 @@ CALL(hipFuncGetAttribute, int *value, int attribute, void *function)
     return 0;
 }
 
-CALL(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor, int *ctas, void *function, int threads, size_t shared)
+CALL(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor, int *ctas, void *function, int threads,
+     size_t shared)
 {
     (void)function, (void)threads, (void)shared;
     STEP(1);
@@ -183,13 +181,13 @@ CALL(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor, int *ctas, void *functi
     return 0;
 }
 
-CALL(hipModuleLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-     unsigned shared, void *stream, void **params, void **extra)
+CALL(hipModuleLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+     unsigned by, unsigned bz, unsigned shared, void *stream, void **params, void **extra)
 {
     (void)function;
     STEP(1);
-    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || params || extra[0] != (void *)1 || extra[2] != (void *)2 ||
-        extra[4] != (void *)3)
+    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || params || extra[0] != (void *)1 ||
+        extra[2] != (void *)2 || extra[4] != (void *)3)
         return 1;
     struct fake_launch *l = &state.launch[state.launches++ % FAKE_LAUNCHES];
     l->grid = gx;

@@ -117,12 +117,14 @@ static void make_manifest(const struct gen_request *r, char *m, size_t cap)
     int soa = strcmp(r->layout, "soa") == 0, nvidia = strncmp(r->target, "sm_", 3) == 0;
     int key = r->head_size, value = r->value_head_size / 2;
     *m = '\0';
-    add_line(m, cap, "kernel %s_%s_%s_d%d_g%d", r->kind, r->layout, r->target, r->head_size, r->gqa);
+    add_line(m, cap, "kernel %s_%s_%s_d%d_g%d", r->kind, r->layout, r->target, r->head_size,
+             r->gqa);
     add_line(m, cap, "kind %s", r->kind);
     add_line(m, cap, "target %s", r->target);
     add_line(m, cap, "format %s", !nvidia ? "hsaco" : r->assemble ? "cubin" : "ptx");
     add_line(m, cap, "abi %d", KVK_ABI_VERSION);
-    add_line(m, cap, "entry %s k_%s 128 %d", r->kind, r->kind, strcmp(r->kind, "unified") == 0 ? 65536 : 2048);
+    add_line(m, cap, "entry %s k_%s 128 %d", r->kind, r->kind,
+             strcmp(r->kind, "unified") == 0 ? 65536 : 2048);
     if (strcmp(r->kind, "decode") == 0)
         add_line(m, cap, "entry reduce k_reduce 64 0");
     add_line(m, cap, "rows 16");
@@ -143,7 +145,8 @@ static void make_manifest(const struct gen_request *r, char *m, size_t cap)
     add_line(m, cap, "layout.value_head_size %d", r->value_head_size);
     add_line(m, cap, "layout.page_tokens %d", r->page_tokens);
     add_line(m, cap, "layout.gqa %d", r->gqa);
-    add_line(m, cap, "signature kvk1:fake:%s:%d:%d:%d", r->layout, r->head_size, r->value_head_size, r->page_tokens);
+    add_line(m, cap, "signature kvk1:fake:%s:%d:%d:%d", r->layout, r->head_size, r->value_head_size,
+             r->page_tokens);
     if (rt_generator.extra)
         add_line(m, cap, "%s", rt_generator.extra);
 }
@@ -154,14 +157,18 @@ void *rt_object(const struct gen_request *request, size_t *bytes)
     char manifest[4096];
     void *out;
     make_manifest(request, manifest, sizeof manifest);
-    struct object o = {.key = "the generator's own", .key_bytes = 19, .manifest = manifest, .manifest_bytes = strlen(manifest)};
+    struct object o = {.key = "the generator's own",
+                       .key_bytes = 19,
+                       .manifest = manifest,
+                       .manifest_bytes = strlen(manifest)};
     o.code = request->assemble ? cubin : ptx;
     o.code_bytes = request->assemble ? sizeof cubin : sizeof ptx - 1;
     assert_int_equal(object_seal(&o, &out, bytes, NULL), KVK_OK);
     return out;
 }
 
-static kvk_status fake_compile(const struct gen_request *request, unsigned emit, struct gen_artifacts *out, kvk_error *err)
+static kvk_status fake_compile(const struct gen_request *request, unsigned emit,
+                               struct gen_artifacts *out, kvk_error *err)
 {
     struct rt_generator *g = &rt_generator;
     int running = ++g->running, most = g->most_running;
@@ -171,9 +178,11 @@ static kvk_status fake_compile(const struct gen_request *request, unsigned emit,
     if (g->delay_ms)
         usleep((useconds_t)g->delay_ms * 1000);
     g->running--;
-    if (g->fail && (!g->fail_kind || g->fail_kind == request->kind[0] || g->fail_kind == request->kind[2])) {
+    if (g->fail &&
+        (!g->fail_kind || g->fail_kind == request->kind[0] || g->fail_kind == request->kind[2])) {
         if (err)
-            *err = (kvk_error){.status = g->fail, .where = "fake", .text = "the fake generator fails"};
+            *err =
+                (kvk_error){.status = g->fail, .where = "fake", .text = "the fake generator fails"};
         return g->fail;
     }
     if (emit & 1u << GEN_EMIT_OBJECT)
@@ -197,9 +206,12 @@ static void fake_free(struct gen_artifacts *a)
 static const struct gen_api *fake_generator(void)
 {
     static struct gen_api api;
-    api = (struct gen_api){.version = rt_generator.version ? rt_generator.version : KVK_GEN_API_VERSION,
+    api = (struct gen_api){.version =
+                               rt_generator.version ? rt_generator.version : KVK_GEN_API_VERSION,
                            .build_id = rt_generator.build_id ? rt_generator.build_id : KVK_BUILD_ID,
-                           .spec_text = fake_spec_text, .compile = fake_compile, .artifacts_free = fake_free};
+                           .spec_text = fake_spec_text,
+                           .compile = fake_compile,
+                           .artifacts_free = fake_free};
     return &api;
 }
 
@@ -213,7 +225,8 @@ void rt_generator_reset(void)
 
 void rt_with_fakes(char **argv)
 {
-    static const char *const links[][2] = {{"libfake_cuda.so", "libcuda.so.1"}, {"libfake_hip.so", "libamdhip64.so.6"}};
+    static const char *const links[][2] = {{"libfake_cuda.so", "libcuda.so.1"},
+                                           {"libfake_hip.so", "libamdhip64.so.6"}};
     char self[PATH_MAX], folder[PATH_MAX + 16], from[PATH_MAX + 64], to[PATH_MAX + 64];
     if (getenv("KVKILN_RT_FAKES"))
         return;

@@ -40,7 +40,8 @@ static void library_path_comes_first_and_13_before_12(void **state)
     assert_non_null(strstr(a.path, ".so.13"));
     assert_int_equal(strncmp(a.name, "nvJitLink ", 10), 0);
     assert_string_equal(a.name + strlen(a.name) - 3, " 99");
-    put_file(folder, "libnvJitLink.so.13", 100, 0644); /* another build at the same path has another name */
+    put_file(folder, "libnvJitLink.so.13", 100,
+             0644); /* another build at the same path has another name */
     assert_string_equal(find(lists, NULL).name + strlen(a.name) - 2, "100");
     rt_remove(folder);
 }
@@ -60,7 +61,8 @@ static void links_are_named_by_what_they_lead_to(void **state)
 static void things_that_are_no_files_are_passed_over(void **state)
 {
     (void)state;
-    char *folder = rt_folder(), *dir = rt_path(folder, "libnvJitLink.so.13"), *broken = rt_path(folder, "libnvJitLink.so.12");
+    char *folder = rt_folder(), *dir = rt_path(folder, "libnvJitLink.so.13"),
+         *broken = rt_path(folder, "libnvJitLink.so.12");
     assert_int_equal(mkdir(dir, 0700), 0);
     assert_int_equal(symlink("/nowhere/at/all", broken), 0);
     assert_null(strstr(find(folder, NULL).path, folder));

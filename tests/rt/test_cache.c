@@ -39,7 +39,11 @@ static struct cache open_limited(const char *dir, uint64_t limit)
 static void *make_object(const char *key, size_t code_bytes, size_t *bytes)
 {
     void *out, *code = calloc(1, code_bytes);
-    struct object o = {.key = key, .key_bytes = strlen(key), .manifest = "kernel x\n", .manifest_bytes = 9, .code = code,
+    struct object o = {.key = key,
+                       .key_bytes = strlen(key),
+                       .manifest = "kernel x\n",
+                       .manifest_bytes = 9,
+                       .code = code,
                        .code_bytes = code_bytes};
     if (object_seal(&o, &out, bytes, NULL) != KVK_OK)
         abort();
@@ -124,7 +128,11 @@ static void damage_is_a_miss_and_repaired(void **state)
     size_t size;
     unsigned char *whole = rt_read(entry, &size);
     for (int damage = 0; damage < 6; damage++) {
-        size_t n = damage == 0 ? 0 : damage == 1 ? 10 : damage == 2 ? size / 2 : damage == 3 ? size - 1 : size;
+        size_t n = damage == 0   ? 0
+                   : damage == 1 ? 10
+                   : damage == 2 ? size / 2
+                   : damage == 3 ? size - 1
+                                 : size;
         unsigned char *bytes = malloc(size);
         memcpy(bytes, whole, size);
         if (damage == 4)
@@ -227,10 +235,17 @@ static void directory_comes_from_options_then_environment(void **state)
 {
     (void)state;
     char *home = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
-    static const struct { const char *dir, *own, *xdg, *home, *expect; } cases[] = {
-        {"/o", "/k", "/x", "/h", "/o"},  {NULL, "/k", "/x", "/h", "/k"},        {NULL, NULL, "/x", "/h", "/x/kvkiln"},
-        {NULL, NULL, NULL, "/h", "/h/.cache/kvkiln"}, {NULL, NULL, "relative", "/h", "/h/.cache/kvkiln"},
-        {NULL, NULL, NULL, NULL, NULL},  {"", "/k", "/x", "/h", NULL},          {NULL, "", "/x", "/h", NULL},
+    static const struct {
+        const char *dir, *own, *xdg, *home, *expect;
+    } cases[] = {
+        {"/o", "/k", "/x", "/h", "/o"},
+        {NULL, "/k", "/x", "/h", "/k"},
+        {NULL, NULL, "/x", "/h", "/x/kvkiln"},
+        {NULL, NULL, NULL, "/h", "/h/.cache/kvkiln"},
+        {NULL, NULL, "relative", "/h", "/h/.cache/kvkiln"},
+        {NULL, NULL, NULL, NULL, NULL},
+        {"", "/k", "/x", "/h", NULL},
+        {NULL, "", "/x", "/h", NULL},
         {NULL, NULL, "", "", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -309,7 +324,8 @@ static int unusable_body(const char *dir)
 static void directory_that_cannot_be_made_is_said_once(void **state)
 {
     (void)state;
-    char *dir = rt_folder(), *file = rt_path(dir, "file"), *below = rt_path(dir, "file/cache"), *sub = rt_path(dir, "x/y");
+    char *dir = rt_folder(), *file = rt_path(dir, "file"), *below = rt_path(dir, "file/cache"),
+         *sub = rt_path(dir, "x/y");
     rt_write(file, "x", 1);
     chmod(dir, 0755);
     assert_int_equal(in_child(unusable_body, below), 0); /* a file in the way */
@@ -333,7 +349,9 @@ static int full_body(const char *dir)
     sigset_t pending;
     if (sigpending(&pending) != 0 || sigismember(&pending, SIGXFSZ))
         return 3;
-    return warnings == 1 && has(&cache, "before") && !has(&cache, "big") && rt_count(dir, NULL) == 1 ? 0 : 1;
+    return warnings == 1 && has(&cache, "before") && !has(&cache, "big") && rt_count(dir, NULL) == 1
+               ? 0
+               : 1;
 }
 
 static void full_disk_is_memory_only(void **state)
@@ -388,7 +406,7 @@ static int publish_for_ever(const char *dir)
     return 0;
 }
 
-/* Killed at any moment: every entry that has its final name is whole, and what else is left goes away when it is old. */
+/* Killed at any moment: entries with their final name are whole, what else is left goes away when old. */
 static void killed_writers_leave_nothing_harmful(void **state)
 {
     (void)state;
@@ -424,8 +442,10 @@ static void stale_temporaries_go_and_fresh_ones_stay(void **state)
 {
     (void)state;
     char *dir = rt_folder();
-    char *stale = temporary_name(dir, "00000000000000000000000000000000"), *foreign = rt_path(dir, ".other.tmp");
-    char *fresh = temporary_name(dir, "11111111111111111111111111111111"), *note = rt_path(dir, "note.txt");
+    char *stale = temporary_name(dir, "00000000000000000000000000000000"),
+         *foreign = rt_path(dir, ".other.tmp");
+    char *fresh = temporary_name(dir, "11111111111111111111111111111111"),
+         *note = rt_path(dir, "note.txt");
     rt_write(stale, "x", 1);
     rt_write(fresh, "x", 1);
     rt_write(foreign, "x", 1);

@@ -18,7 +18,10 @@ static int setup(void **state)
     return 0;
 }
 
-struct run { kvk_context *ctx; void *memory; };
+struct run {
+    kvk_context *ctx;
+    void *memory;
+};
 
 static kvk_status timed(void *data, kvk_stream stream, kvk_error *err)
 {
@@ -89,7 +92,8 @@ static void every_call_may_fail(void **state)
         fake->fail_at = n;
         memset(&err, 0, sizeof err);
         status = whole_life(&err);
-        if (status || strcmp(fake->failed, "cuCtxPushCurrent_v2") != 0) /* without a context nothing can be freed */
+        if (status || strcmp(fake->failed, "cuCtxPushCurrent_v2") !=
+                          0) /* without a context nothing can be freed */
             assert_int_equal(fake->live, 0);
         assert_int_equal(fake->depth, 0);
         assert_int_equal(fake->unentered, 0);
@@ -121,9 +125,13 @@ static void out_of_memory_has_its_own_status(void **state)
 static void targets_follow_compute_capability(void **state)
 {
     (void)state;
-    static const struct { int major, minor; const char *target; } cases[] = {
-        {8, 0, "sm_80"},    {8, 6, "sm_86"},    {8, 7, "sm_86"},    {8, 9, "sm_89"},    {9, 0, "sm_90a"},  {10, 0, "sm_100a"},
-        {10, 3, "sm_103a"}, {12, 0, "sm_120a"}, {12, 1, "sm_121a"}, {7, 5, NULL},       {9, 1, NULL},      {10, 1, NULL},
+    static const struct {
+        int major, minor;
+        const char *target;
+    } cases[] = {
+        {8, 0, "sm_80"},    {8, 6, "sm_86"},    {8, 7, "sm_86"},    {8, 9, "sm_89"},
+        {9, 0, "sm_90a"},   {10, 0, "sm_100a"}, {10, 3, "sm_103a"}, {12, 0, "sm_120a"},
+        {12, 1, "sm_121a"}, {7, 5, NULL},       {9, 1, NULL},       {10, 1, NULL},
         {11, 0, NULL},      {13, 0, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -189,7 +197,8 @@ static void auto_takes_the_first_usable_device(void **state)
 static void named_devices_are_never_replaced(void **state)
 {
     (void)state;
-    static const char *const unknown[] = {"cuda:", "cuda:x", "cuda:-1", "cuda:1x", "gpu", "", "cud", "cuda0", "cuda:99999999999"};
+    static const char *const unknown[] = {"cuda:", "cuda:x", "cuda:-1", "cuda:1x",         "gpu",
+                                          "",      "cud",    "cuda0",   "cuda:99999999999"};
     char reason[512], name[32];
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         assert_int_equal(try_open(unknown[i], reason, name), KVK_E_ARG);

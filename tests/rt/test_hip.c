@@ -32,8 +32,11 @@ static int setup(void **state)
     fake->current = 0;
     topology = folder = rt_folder();
     write_node(0, "cpu_cores_count 64\nsimd_count 0\ngfx_target_version 0\n");
-    write_node(1, "cpu_cores_count 0\nsimd_count 1216\nsimd_per_cu 4\ngfx_target_version 90402\nlocation_id 768\ndomain 0\n");
-    write_node(2, "simd_count 192\nsimd_per_cu 2\ngfx_target_version 110000\nlocation_id 49408\ndomain 0\n");
+    write_node(1, "cpu_cores_count 0\nsimd_count 1216\nsimd_per_cu 4\ngfx_target_version "
+                  "90402\nlocation_id 768\ndomain 0\n");
+    write_node(
+        2,
+        "simd_count 192\nsimd_per_cu 2\ngfx_target_version 110000\nlocation_id 49408\ndomain 0\n");
     return 0;
 }
 
@@ -47,7 +50,11 @@ static int teardown(void **state)
 static struct object make_object_parts(void)
 {
     static const char manifest[] = "kernel x\nformat hsaco\nentry store k_store 256 0\n";
-    return (struct object){.key = "", .manifest = manifest, .manifest_bytes = sizeof manifest - 1, .code = "code", .code_bytes = 4};
+    return (struct object){.key = "",
+                           .manifest = manifest,
+                           .manifest_bytes = sizeof manifest - 1,
+                           .code = "code",
+                           .code_bytes = 4};
 }
 
 static kvk_status timed(void *data, kvk_stream stream, kvk_error *err)
@@ -120,7 +127,8 @@ static void every_call_may_fail(void **state)
         fake->fail_at = n;
         memset(&err, 0, sizeof err);
         status = whole_life(&err);
-        if (strcmp(fake->failed, "hipFree") && strcmp(fake->failed, "hipSetDevice") && strcmp(fake->failed, "hipModuleUnload"))
+        if (strcmp(fake->failed, "hipFree") && strcmp(fake->failed, "hipSetDevice") &&
+            strcmp(fake->failed, "hipModuleUnload"))
             assert_int_equal(fake->live, 0);
         assert_int_equal(fake->unentered, 0);
         if (!status)
@@ -139,7 +147,8 @@ static void devices_are_matched_by_bus(void **state)
     struct driver_device_info info;
     kvk_error err;
     void *device;
-    assert_int_equal(driver_hip_under_test.open(0, &device, &info, &err), KVK_OK); /* c1:00.0 is node 2 */
+    assert_int_equal(driver_hip_under_test.open(0, &device, &info, &err),
+                     KVK_OK); /* c1:00.0 is node 2 */
     assert_string_equal(info.target, "gfx1100");
     assert_int_equal(info.multiprocessors, 96);
     driver_hip_under_test.close(device);
@@ -155,7 +164,8 @@ static void other_targets_are_refused(void **state)
     struct driver_device_info info;
     kvk_error err;
     void *device;
-    write_node(1, "simd_count 416\nsimd_per_cu 4\ngfx_target_version 90010\nlocation_id 768\ndomain 0\n");
+    write_node(
+        1, "simd_count 416\nsimd_per_cu 4\ngfx_target_version 90010\nlocation_id 768\ndomain 0\n");
     assert_int_equal(driver_hip_under_test.open(1, &device, &info, &err), KVK_E_DEVICE);
     assert_non_null(strstr(err.text, "gfx90a (Fake AMD 1) is not supported"));
     topology = "/nowhere";
@@ -192,8 +202,9 @@ int main(int argc, char **argv)
     rt_with_fakes(argv);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(every_call_may_fail),        TEST(devices_are_matched_by_bus), TEST(other_targets_are_refused),
-        TEST(arguments_travel_in_one_buffer), TEST(no_device_is_said),
+        TEST(every_call_may_fail),       TEST(devices_are_matched_by_bus),
+        TEST(other_targets_are_refused), TEST(arguments_travel_in_one_buffer),
+        TEST(no_device_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,10 +16,7 @@ static kvk_context *ctx;
 static const kvk_kernels *aos, *soa;
 
 /* Aligned addresses that nothing reads. */
-static void *at(uintptr_t offset)
-{
-    return (void *)(uintptr_t)(0x10000 + offset);
-}
+static void *at(uintptr_t offset) { return (void *)(uintptr_t)(0x10000 + offset); }
 
 static int setup(void **state)
 {
@@ -251,17 +248,18 @@ static void empty_calls_queue_nothing(void **state)
 static void expect(kvk_status got, kvk_status want, const kvk_error *err, const char *text)
 {
     if (got != want || err->status != want || !strstr(err->text, text))
-        fail_msg("%s, expected %s and \"%s\": %s", kvk_status_name(got), kvk_status_name(want), text, err->text);
+        fail_msg("%s, expected %s and \"%s\": %s", kvk_status_name(got), kvk_status_name(want),
+                 text, err->text);
     assert_int_equal(fake->launches, 0);
 }
 
-#define BAD(call, args, set, kernels, status, text)                   \
-    do {                                                              \
-        kvk_error err_ = {0};                                         \
-        struct call##_args a = args();                                \
-        set;                                                          \
-        expect(call(kernels, &a, NULL, &err_), status, &err_, text);  \
-        assert_int_equal(call(kernels, &a, NULL, NULL), status);      \
+#define BAD(call, args, set, kernels, status, text)                                                \
+    do {                                                                                           \
+        kvk_error err_ = {0};                                                                      \
+        struct call##_args a = args();                                                             \
+        set;                                                                                       \
+        expect(call(kernels, &a, NULL, &err_), status, &err_, text);                               \
+        assert_int_equal(call(kernels, &a, NULL, NULL), status);                                   \
     } while (0)
 #define BAD_STORE(set, status, text) BAD(kvk_store, store_args, set, aos, status, text)
 #define BAD_SOA(set, status, text) BAD(kvk_store, store_args, set, soa, status, text)
@@ -276,7 +274,8 @@ static void pools_are_checked(void **state)
     BAD_STORE(a.pool.data = at(8), KVK_E_ALIGN, "16");
     BAD_STORE(a.pool.pages = -1, KVK_E_SHAPE, "pool.pages is -1");
     BAD_STORE(a.pool.pages = INT64_MAX, KVK_E_SHAPE, "pool.pages");
-    BAD_STORE(a.pool.page_stride = P * G * SLOT - 4, KVK_E_SHAPE, "page_stride is 6268 bytes, the least here is 6272");
+    BAD_STORE(a.pool.page_stride = P * G * SLOT - 4, KVK_E_SHAPE,
+              "page_stride is 6268 bytes, the least here is 6272");
     BAD_STORE(a.pool.page_stride = -P * G * SLOT, KVK_E_SHAPE, "page_stride");
     BAD_STORE(a.pool.page_stride = P * G * SLOT + 2, KVK_E_ALIGN, "multiple of 4");
     BAD_STORE(a.pool.page_stride = INT64_MAX - 3, KVK_E_SHAPE, "2^63");
@@ -345,7 +344,8 @@ static void attention_arguments_are_checked(void **state)
     BAD_DECODE(a.sinks = at(2), KVK_E_ALIGN, "sinks");
     BAD_DECODE(a.lse = at(1), KVK_E_ALIGN, "lse");
     BAD_DECODE(a.splits = 65, KVK_E_SHAPE, "splits");
-    BAD_DECODE((a.splits = 4, a.workspace_bytes = 3 * H * 4 * 129 * 4 - 1), KVK_E_WORKSPACE, "49536");
+    BAD_DECODE((a.splits = 4, a.workspace_bytes = 3 * H * 4 * 129 * 4 - 1), KVK_E_WORKSPACE,
+               "49536");
     BAD_DECODE((a.splits = 4, a.workspace = NULL), KVK_E_ARG, "workspace");
     BAD_DECODE((a.splits = 4, a.workspace = at(8)), KVK_E_ALIGN, "workspace");
     BAD_UNIFIED(a.query_start = NULL, KVK_E_ARG, "query_start");
@@ -413,10 +413,19 @@ int main(int argc, char **argv)
     rt_with_fakes(argv);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(layout_of_aos), TEST(layout_of_soa), TEST(store_fills_its_parameters), TEST(short_decode_is_one_launch),
-        TEST(long_decode_is_split_and_reduced), TEST(unified_and_dequant_grids), TEST(empty_calls_queue_nothing),
-        TEST(pools_are_checked), TEST(other_pool_orders_are_accepted), TEST(store_arguments_are_checked),
-        TEST(attention_arguments_are_checked), TEST(dequant_arguments_are_checked), TEST(promised_workspace_is_enough),
+        TEST(layout_of_aos),
+        TEST(layout_of_soa),
+        TEST(store_fills_its_parameters),
+        TEST(short_decode_is_one_launch),
+        TEST(long_decode_is_split_and_reduced),
+        TEST(unified_and_dequant_grids),
+        TEST(empty_calls_queue_nothing),
+        TEST(pools_are_checked),
+        TEST(other_pool_orders_are_accepted),
+        TEST(store_arguments_are_checked),
+        TEST(attention_arguments_are_checked),
+        TEST(dequant_arguments_are_checked),
+        TEST(promised_workspace_is_enough),
         TEST(workspace_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,10 +11,15 @@
 static void *sealed(size_t *bytes)
 {
     static const char key[] = "kvkiln 1 abi 1\nkind store\n";
-    static const char manifest[] = "kernel one\nabi 1\nrows 16\nentry decode a 128 4096\nentry reduce b 64 0\nempty \nbad 12x\n";
+    static const char manifest[] = "kernel one\nabi 1\nrows 16\nentry decode a 128 4096\nentry "
+                                   "reduce b 64 0\nempty \nbad 12x\n";
     static const unsigned char code[] = {1, 2, 3, 0, 255, 254};
-    struct object parts = {.key = key, .key_bytes = sizeof key - 1, .manifest = manifest, .manifest_bytes = sizeof manifest - 1,
-                           .code = code, .code_bytes = sizeof code};
+    struct object parts = {.key = key,
+                           .key_bytes = sizeof key - 1,
+                           .manifest = manifest,
+                           .manifest_bytes = sizeof manifest - 1,
+                           .code = code,
+                           .code_bytes = sizeof code};
     void *out;
     assert_int_equal(object_seal(&parts, &out, bytes, NULL), KVK_OK);
     return out;
@@ -111,7 +116,8 @@ static void appended_bytes_are_noticed(void **state)
 static void consistent_lies_are_refused(void **state)
 {
     (void)state;
-    static const uint64_t lies[] = {0, 1, 63, 64, 1000, UINT32_MAX, UINT64_MAX, UINT64_MAX - 63, UINT64_MAX - 130, INT64_MAX};
+    static const uint64_t lies[] = {
+        0, 1, 63, 64, 1000, UINT32_MAX, UINT64_MAX, UINT64_MAX - 63, UINT64_MAX - 130, INT64_MAX};
     size_t bytes;
     unsigned char *data = sealed(&bytes), *copy = malloc(bytes);
     for (size_t part = 0; part < 3; part++)
@@ -174,10 +180,14 @@ static void manifest_lines_are_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sealed_parts_come_back),     cmocka_unit_test(sealing_is_deterministic),
-        cmocka_unit_test(empty_parts_are_allowed),    cmocka_unit_test(every_truncation_is_noticed),
-        cmocka_unit_test(every_flipped_bit_is_noticed), cmocka_unit_test(appended_bytes_are_noticed),
-        cmocka_unit_test(consistent_lies_are_refused), cmocka_unit_test(random_bytes_are_refused),
+        cmocka_unit_test(sealed_parts_come_back),
+        cmocka_unit_test(sealing_is_deterministic),
+        cmocka_unit_test(empty_parts_are_allowed),
+        cmocka_unit_test(every_truncation_is_noticed),
+        cmocka_unit_test(every_flipped_bit_is_noticed),
+        cmocka_unit_test(appended_bytes_are_noticed),
+        cmocka_unit_test(consistent_lies_are_refused),
+        cmocka_unit_test(random_bytes_are_refused),
         cmocka_unit_test(manifest_lines_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

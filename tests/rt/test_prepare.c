@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models to kernels: sharing, threads, cache, and everything a generator can do wrong. Clean under a thread sanitizer. */
+/* Models to kernels: sharing, threads, cache, all that a generator can do wrong. Clean under a thread sanitizer. */
 #include "rt.h"
 
 #include "../../runtime/key.h"
@@ -34,7 +34,8 @@ static const char *origin(const kvk_kernels *k, kvk_kind_bits kind)
     return info.origin;
 }
 
-static void expect_failure(kvk_context *ctx, struct kvk_model model, kvk_status status, const char *text)
+static void expect_failure(kvk_context *ctx, struct kvk_model model, kvk_status status,
+                           const char *text)
 {
     const kvk_kernels *kernels;
     kvk_error err = {0};
@@ -165,7 +166,8 @@ static void never_compiling_names_the_kernel(void **state)
     options.cache_dir = dir;
     options.compile = KVK_COMPILE_NEVER;
     assert_int_equal(kvk_open(&options, &ctx, NULL), KVK_OK);
-    expect_failure(ctx, model, KVK_E_MISS, "store kernel for sm_90a, layout aos, head size 128, gqa 4");
+    expect_failure(ctx, model, KVK_E_MISS,
+                   "store kernel for sm_90a, layout aos, head size 128, gqa 4");
     assert_int_equal(rt_generator.compiles, 0);
     kvk_context *maker = rt_open(dir);
     prepare(maker, &model);
@@ -246,8 +248,12 @@ static void duplicates_collapse(void **state)
 static void overlapping_prepares_do_not_deadlock(void **state)
 {
     (void)state;
-    static const unsigned kinds[] = {KVK_STORE | KVK_DECODE, KVK_DECODE | KVK_UNIFIED, KVK_UNIFIED | KVK_DEQUANT,
-                                     KVK_DEQUANT | KVK_STORE, KVK_ALL_KINDS, KVK_DECODE};
+    static const unsigned kinds[] = {KVK_STORE | KVK_DECODE,
+                                     KVK_DECODE | KVK_UNIFIED,
+                                     KVK_UNIFIED | KVK_DEQUANT,
+                                     KVK_DEQUANT | KVK_STORE,
+                                     KVK_ALL_KINDS,
+                                     KVK_DECODE};
     struct caller callers[THREADS];
     kvk_context *ctx = rt_open(NULL);
     rt_generator.delay_ms = 5;
@@ -317,9 +323,22 @@ static void missing_generator_says_what_is_missing(void **state)
 static void manifests_must_be_whole(void **state)
 {
     (void)state;
-    static const char *const needed[] = {"kernel ", "abi ", "target ", "entry ", "rows", "vectors", "tile_tokens", "layout.name",
-                                         "layout.slot_bytes", "layout.slot_alignment", "layout.key_offset", "layout.fields",
-                                         "layout.field_offset.1", "layout.head_size", "layout.gqa", "signature"};
+    static const char *const needed[] = {"kernel ",
+                                         "abi ",
+                                         "target ",
+                                         "entry ",
+                                         "rows",
+                                         "vectors",
+                                         "tile_tokens",
+                                         "layout.name",
+                                         "layout.slot_bytes",
+                                         "layout.slot_alignment",
+                                         "layout.key_offset",
+                                         "layout.fields",
+                                         "layout.field_offset.1",
+                                         "layout.head_size",
+                                         "layout.gqa",
+                                         "signature"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         kvk_context *ctx = rt_open(NULL);
         rt_generator.drop = needed[i];
@@ -349,7 +368,9 @@ static void old_driver_gets_ptx(void **state)
     fake->version = 12040;
     ctx = rt_open(NULL);
     ctx->assembler.kind = ASSEMBLER_NONE;
-    expect_failure(ctx, model, KVK_E_UNSUPPORTED, "PTX 9.0 needs a driver for CUDA 13.0 or later, the one present is for CUDA 12.4");
+    expect_failure(
+        ctx, model, KVK_E_UNSUPPORTED,
+        "PTX 9.0 needs a driver for CUDA 13.0 or later, the one present is for CUDA 12.4");
     kvk_close(ctx);
     rt_remove(dir);
 }
@@ -361,9 +382,9 @@ static void models_are_checked(void **state)
     (void)state;
     kvk_context *ctx = rt_open(NULL);
     struct kvk_model m = rt_model();
-#define BAD(field, value, status, text) \
-    m = rt_model();                     \
-    m.field = value;                    \
+#define BAD(field, value, status, text)                                                            \
+    m = rt_model();                                                                                \
+    m.field = value;                                                                               \
     expect_failure(ctx, m, status, text)
     BAD(size, 0, KVK_E_ARG, "KVK_INIT");
     BAD(spec, NULL, KVK_E_ARG, "spec");
@@ -379,7 +400,10 @@ static void models_are_checked(void **state)
     BAD(dtype, (kvk_dtype)7, KVK_E_ARG, "dtype is 7");
     BAD(dequant_dtype, (kvk_dtype)3, KVK_E_ARG, "dequant_dtype is 3");
     BAD(kinds, 16, KVK_E_ARG, "kinds");
-    struct { struct kvk_model m; uint64_t unknown; } newer = {rt_model(), 0}; /* a caller of a later version */
+    struct {
+        struct kvk_model m;
+        uint64_t unknown;
+    } newer = {rt_model(), 0}; /* a caller of a later version */
     newer.m.size = sizeof newer;
     prepare(ctx, &newer.m);
     newer.unknown = 1;
@@ -425,8 +449,16 @@ static void spec_files_go_through_the_generator(void **state)
 static void key_text_names_maker_assembler_and_kernel(void **state)
 {
     (void)state;
-    const struct gen_request r = {.spec_text = "spec\n", .kind = "store", .layout = "aos", .target = "sm_90a", .head_size = 128,
-                                  .value_head_size = 128, .gqa = 4, .page_tokens = 16, .dtype = KVK_BFLOAT16, .assemble = 1};
+    const struct gen_request r = {.spec_text = "spec\n",
+                                  .kind = "store",
+                                  .layout = "aos",
+                                  .target = "sm_90a",
+                                  .head_size = 128,
+                                  .value_head_size = 128,
+                                  .gqa = 4,
+                                  .page_tokens = 16,
+                                  .dtype = KVK_BFLOAT16,
+                                  .assemble = 1};
     char *text = key_make(&r, "build", "ptxas 13"), small[20];
     assert_int_equal(strncmp(text, "kvkiln 1 abi 1\ngenerator build\nassembler ptxas 13\n", 50), 0);
     assert_non_null(strstr(text, "kind store\n"));

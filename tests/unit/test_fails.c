@@ -64,10 +64,7 @@ static void is_rejected(void **state)
         fail_msg("%s: took %.1f s", name, seconds);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
+static int by_name(const void *a, const void *b) { return strcmp(a, b); }
 
 static int list_specs(void)
 {

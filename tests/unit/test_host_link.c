@@ -22,14 +22,14 @@ enum { LOCAL_TABLE = 1, ENTRY_SYMBOL, OTHER_SYMBOL, NSYMBOLS };
 
 /* out[tid] = tid + table[0] + table[1]; params: {uint32_t *out}. */
 static const unsigned char code[] = {
-    0x8b, 0x07,                               /* mov (%rdi),%eax */
-    0x89, 0xc1,                               /* mov %eax,%ecx */
-    0x48, 0x8b, 0x16,                         /* mov (%rsi),%rdx */
-    0x03, 0x05, 0, 0, 0, 0,                   /* add table(%rip),%eax */
-    0x4c, 0x8b, 0x05, 0, 0, 0, 0,             /* mov table@GOTPCREL(%rip),%r8 */
-    0x41, 0x03, 0x40, 0x04,                   /* add 4(%r8),%eax */
-    0x89, 0x04, 0x8a,                         /* mov %eax,(%rdx,%rcx,4) */
-    0xc3,                                     /* ret */
+    0x8b, 0x07,                      /* mov (%rdi),%eax */
+    0x89, 0xc1,                      /* mov %eax,%ecx */
+    0x48, 0x8b, 0x16,                /* mov (%rsi),%rdx */
+    0x03, 0x05, 0,    0,    0, 0,    /* add table(%rip),%eax */
+    0x4c, 0x8b, 0x05, 0,    0, 0, 0, /* mov table@GOTPCREL(%rip),%r8 */
+    0x41, 0x03, 0x40, 0x04,          /* add 4(%r8),%eax */
+    0x89, 0x04, 0x8a,                /* mov %eax,(%rdx,%rcx,4) */
+    0xc3,                            /* ret */
 };
 
 struct file {
@@ -43,10 +43,15 @@ struct file {
     unsigned char unwind[16];
 };
 
-static void section(struct file *f, int i, uint32_t name, uint32_t type, uint64_t flags, size_t offset, size_t bytes)
+static void section(struct file *f, int i, uint32_t name, uint32_t type, uint64_t flags,
+                    size_t offset, size_t bytes)
 {
-    f->sections[i] = (Elf64_Shdr){.sh_name = name, .sh_type = type, .sh_flags = flags, .sh_offset = offset,
-                                  .sh_size = bytes, .sh_addralign = 16};
+    f->sections[i] = (Elf64_Shdr){.sh_name = name,
+                                  .sh_type = type,
+                                  .sh_flags = flags,
+                                  .sh_offset = offset,
+                                  .sh_size = bytes,
+                                  .sh_addralign = 16};
 }
 
 static void make(struct file *f)
@@ -66,25 +71,32 @@ static void make(struct file *f)
     f->constants[1] = 70000;
     memcpy(f->strings, "\0table\0kernel\0memset", 21);
     memcpy(f->names, "\0.text\0.rodata\0.eh_frame\0.other", 32);
-    section(f, TEXT, 1, SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, offsetof(struct file, text), sizeof code);
-    section(f, CONSTANTS, 7, SHT_PROGBITS, SHF_ALLOC, offsetof(struct file, constants), sizeof f->constants);
+    section(f, TEXT, 1, SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, offsetof(struct file, text),
+            sizeof code);
+    section(f, CONSTANTS, 7, SHT_PROGBITS, SHF_ALLOC, offsetof(struct file, constants),
+            sizeof f->constants);
     section(f, RELA, 25, SHT_RELA, SHF_INFO_LINK, offsetof(struct file, rela), sizeof f->rela);
     section(f, SYMBOLS, 25, SHT_SYMTAB, 0, offsetof(struct file, symbols), sizeof f->symbols);
     section(f, STRINGS, 25, SHT_STRTAB, 0, offsetof(struct file, strings), sizeof f->strings);
     section(f, NAMES, 25, SHT_STRTAB, 0, offsetof(struct file, names), sizeof f->names);
-    section(f, UNWIND, 15, SHT_PROGBITS, SHF_ALLOC, offsetof(struct file, unwind), sizeof f->unwind);
+    section(f, UNWIND, 15, SHT_PROGBITS, SHF_ALLOC, offsetof(struct file, unwind),
+            sizeof f->unwind);
     f->sections[CONSTANTS].sh_addralign = 64;
     f->sections[RELA].sh_link = SYMBOLS;
     f->sections[RELA].sh_info = TEXT;
     f->sections[SYMBOLS].sh_link = STRINGS;
-    f->symbols[LOCAL_TABLE] = (Elf64_Sym){.st_name = 1, .st_info = ELF64_ST_INFO(STB_LOCAL, STT_OBJECT), .st_shndx = CONSTANTS};
-    f->symbols[ENTRY_SYMBOL] = (Elf64_Sym){.st_name = 7, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = TEXT};
-    f->symbols[OTHER_SYMBOL] = (Elf64_Sym){.st_name = 14, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE)};
+    f->symbols[LOCAL_TABLE] = (Elf64_Sym){
+        .st_name = 1, .st_info = ELF64_ST_INFO(STB_LOCAL, STT_OBJECT), .st_shndx = CONSTANTS};
+    f->symbols[ENTRY_SYMBOL] =
+        (Elf64_Sym){.st_name = 7, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = TEXT};
+    f->symbols[OTHER_SYMBOL] =
+        (Elf64_Sym){.st_name = 14, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE)};
     f->rela[0] = (Elf64_Rela){9, ELF64_R_INFO(LOCAL_TABLE, R_X86_64_PC32), -4};
     f->rela[1] = (Elf64_Rela){16, ELF64_R_INFO(LOCAL_TABLE, R_X86_64_REX_GOTPCRELX), -4};
 }
 
-static kvk_status link_bytes(const void *bytes, size_t n, void **image, size_t *image_bytes, size_t *offset, kvk_error *err)
+static kvk_status link_bytes(const void *bytes, size_t n, void **image, size_t *image_bytes,
+                             size_t *offset, kvk_error *err)
 {
     const char *const names[] = {"kernel"};
     *image = NULL;
@@ -111,16 +123,21 @@ static void a_linked_kernel_runs_through_the_driver(void **state)
         free(image);
         skip();
     }
-    struct object object = {.manifest = "format host\ntarget x86-64-v2\n", .manifest_bytes = 29, .code = image, .code_bytes = bytes};
+    struct object object = {.manifest = "format host\ntarget x86-64-v2\n",
+                            .manifest_bytes = 29,
+                            .code = image,
+                            .code_bytes = bytes};
     for (int mode = 0; mode < 3; mode++) {
         struct driver_device_info info;
         struct driver_entry entry;
         assert_int_equal(driver_host.open(mode, &device, &info, &err), KVK_OK);
         assert_int_equal(driver_host.load(device, &object, &module, &err), KVK_OK);
-        assert_int_equal(driver_host.entry(device, module, "store kernel 64 1024 0", &entry, &err), KVK_OK);
+        assert_int_equal(driver_host.entry(device, module, "store kernel 64 1024 0", &entry, &err),
+                         KVK_OK);
         void *out;
         assert_int_equal(driver_host.alloc(device, 64 * 4, &out, &err), KVK_OK);
-        assert_int_equal(driver_host.launch(device, &entry, 3, &out, sizeof out, NULL, &err), KVK_OK);
+        assert_int_equal(driver_host.launch(device, &entry, 3, &out, sizeof out, NULL, &err),
+                         KVK_OK);
         for (uint32_t i = 0; i < 64; i++)
             assert_int_equal(((uint32_t *)out)[i], i + 71000);
         driver_host.free(device, out);
@@ -137,13 +154,20 @@ static void entries_outside_the_code_are_refused(void **state)
     struct driver_device_info info;
     struct driver_entry entry;
     kvk_error err = {0};
-    struct object object = {.manifest = "format host\ntarget x86-64-v2\n", .manifest_bytes = 29, .code = "\xc3", .code_bytes = 1};
+    struct object object = {.manifest = "format host\ntarget x86-64-v2\n",
+                            .manifest_bytes = 29,
+                            .code = "\xc3",
+                            .code_bytes = 1};
     if (host_cpu_level() < 2)
         skip();
     assert_int_equal(driver_host.open(0, &device, &info, &err), KVK_OK);
     assert_int_equal(driver_host.load(device, &object, &module, &err), KVK_OK);
-    static const char *const lines[] = {"store kernel 64 0 1", "store kernel 64 0", "store kernel 0 0 0", "store kernel 2048 0 0",
-                                        "", "store kernel x 0 0"};
+    static const char *const lines[] = {"store kernel 64 0 1",
+                                        "store kernel 64 0",
+                                        "store kernel 0 0 0",
+                                        "store kernel 2048 0 0",
+                                        "",
+                                        "store kernel x 0 0"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         assert_int_equal(driver_host.entry(device, module, lines[i], &entry, &err), KVK_E_OBJECT);
     driver_host.unload(device, module);

@@ -32,7 +32,8 @@ static void check(kvk_status status, const kvk_error *err)
         fail_msg("%s: %s", err->where, err->text);
 }
 
-static void build(const char *target_name, body *emit, void **image, size_t *bytes, size_t *offset, size_t *shared)
+static void build(const char *target_name, body *emit, void **image, size_t *bytes, size_t *offset,
+                  size_t *shared)
 {
     static const struct plan plan;
     const char *const names[] = {"kernel"};
@@ -60,7 +61,8 @@ static void build(const char *target_name, body *emit, void **image, size_t *byt
     free(elf);
 }
 
-static void run(const char *target, body *emit, const void *in, void *out, uint32_t ctas, uint32_t threads)
+static void run(const char *target, body *emit, const void *in, void *out, uint32_t ctas,
+                uint32_t threads)
 {
     void *image;
     size_t bytes, offset, shared;
@@ -71,7 +73,11 @@ static void run(const char *target, body *emit, const void *in, void *out, uint3
     free(image);
     assert_int_equal(mprotect(code, bytes, PROT_READ | PROT_EXEC), 0);
     struct abi_reduce params = {.partial = (uintptr_t)in, .out = (uintptr_t)out};
-    struct host_grid grid = {.params = &params, .ctas = ctas, .threads = threads, .shared_bytes = shared, .shared_at_end = 1};
+    struct host_grid grid = {.params = &params,
+                             .ctas = ctas,
+                             .threads = threads,
+                             .shared_bytes = shared,
+                             .shared_at_end = 1};
     void *function = (char *)code + offset;
     memcpy(&grid.entry, &function, sizeof function);
     struct host_pool *pool;
@@ -115,15 +121,19 @@ static void exp2_test(const char *target)
     static float x[COUNT], y[COUNT];
     for (int i = 0; i < COUNT; i++)
         x[i] = -130.0f + 260.0f * (float)i / COUNT;
-    const float special[] = {-INFINITY, INFINITY, NAN, 0, -0.0f, 1, -1, -126, 127, 128, -1e30f, 1e30f, -1e-20f, 127.99999f, -200};
+    const float special[] = {-INFINITY, INFINITY, NAN,    0,     -0.0f,   1,          -1,  -126,
+                             127,       128,      -1e30f, 1e30f, -1e-20f, 127.99999f, -200};
     memcpy(x, special, sizeof special);
     run(target, exp2_body, x, y, CTAS, 64);
     for (int i = 0; i < COUNT; i++) {
         double want = x[i] < -126 ? 0 : exp2((double)x[i]);
-        if (isnan(x[i]) ? !isnan(y[i]) : x[i] >= 128 ? y[i] != INFINITY : !(fabs(y[i] - want) <= 2e-7 * want))
+        if (isnan(x[i])   ? !isnan(y[i])
+            : x[i] >= 128 ? y[i] != INFINITY
+                          : !(fabs(y[i] - want) <= 2e-7 * want))
             fail_msg("%s: exp2(%a) = %a, not %a", target, (double)x[i], (double)y[i], want);
     }
-    assert_true(y[3] == 1 && y[4] == 1 && y[5] == 2 && y[6] == 0.5f && y[7] == 0x1p-126f && y[8] == 0x1p127f);
+    assert_true(y[3] == 1 && y[4] == 1 && y[5] == 2 && y[6] == 0.5f && y[7] == 0x1p-126f &&
+                y[8] == 0x1p127f);
 }
 
 static void log2_test(const char *target)
@@ -131,12 +141,15 @@ static void log2_test(const char *target)
     static float x[COUNT], y[COUNT];
     for (int i = 0; i < COUNT; i++)
         x[i] = exp2f(-1 + 31.0f * (float)i / COUNT);
-    const float special[] = {0, -0.0f, INFINITY, NAN, -1, -INFINITY, 1, 2, 0.5f, 1024, 0x1p-126f, 0x1p-149f, 0x1.8p-140f, 0x1.fffffep127f};
+    const float special[] = {0,    -0.0f, INFINITY,  NAN,       -1,          -INFINITY,      1, 2,
+                             0.5f, 1024,  0x1p-126f, 0x1p-149f, 0x1.8p-140f, 0x1.fffffep127f};
     memcpy(x, special, sizeof special);
     run(target, log2_body, x, y, CTAS, 64);
     for (int i = 0; i < COUNT; i++) {
         double want = log2((double)x[i]);
-        bool bad = isnan(want) ? !isnan(y[i]) : isinf(want) ? y[i] != (float)want : !(fabs(y[i] - want) <= 1e-6 + 1.2e-7 * fabs(want));
+        bool bad = isnan(want)   ? !isnan(y[i])
+                   : isinf(want) ? y[i] != (float)want
+                                 : !(fabs(y[i] - want) <= 1e-6 + 1.2e-7 * fabs(want));
         if (bad)
             fail_msg("%s: log2(%a) = %a, not %a", target, (double)x[i], (double)y[i], want);
     }
@@ -242,7 +255,7 @@ static void mma_test(const char *target)
         float in[16 * 16 + 16 * 8], out[16][8];
         for (int i = 0; i < 16 * 24; i++)
             in[i] = (float)(i * 37 % 101 - 50) / 8; /* exact in 8 bits */
-        in[5] = 0x1p-24f; /* the smallest half */
+        in[5] = 0x1p-24f;                           /* the smallest half */
         run(target, bf16 ? mma_bf16_body : mma_f16_body, in, out, 1, 32);
         for (int i = 0; i < 16; i++)
             for (int j = 0; j < 8; j++) {
@@ -319,11 +332,31 @@ static void conversions_are_equal_at_all_levels(void **state)
     }
 }
 
-static void exp2_is_close(void **state) { (void)state; for_all_levels(exp2_test); }
-static void log2_is_close(void **state) { (void)state; for_all_levels(log2_test); }
-static void roots_are_close(void **state) { (void)state; for_all_levels(roots_test); }
-static void shuffles_and_barriers(void **state) { (void)state; for_all_levels(collectives_test); }
-static void matrix_products(void **state) { (void)state; for_all_levels(mma_test); }
+static void exp2_is_close(void **state)
+{
+    (void)state;
+    for_all_levels(exp2_test);
+}
+static void log2_is_close(void **state)
+{
+    (void)state;
+    for_all_levels(log2_test);
+}
+static void roots_are_close(void **state)
+{
+    (void)state;
+    for_all_levels(roots_test);
+}
+static void shuffles_and_barriers(void **state)
+{
+    (void)state;
+    for_all_levels(collectives_test);
+}
+static void matrix_products(void **state)
+{
+    (void)state;
+    for_all_levels(mma_test);
+}
 
 int main(void)
 {

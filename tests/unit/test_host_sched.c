@@ -14,13 +14,18 @@
 
 #include <cmocka.h>
 
-static kvk_status run_on(host_entry *entry, void *params, uint32_t ctas, uint32_t threads, size_t shared, unsigned pool_size,
-                         kvk_error *err)
+static kvk_status run_on(host_entry *entry, void *params, uint32_t ctas, uint32_t threads,
+                         size_t shared, unsigned pool_size, kvk_error *err)
 {
     struct host_pool *pool;
     assert_int_equal(host_pool_open(&pool, pool_size, err), KVK_OK);
-    struct host_grid grid = {.entry = entry, .params = params, .ctas = ctas, .threads = threads, .shared_bytes = shared,
-                             .shared_at_end = 1, .poison = 1};
+    struct host_grid grid = {.entry = entry,
+                             .params = params,
+                             .ctas = ctas,
+                             .threads = threads,
+                             .shared_bytes = shared,
+                             .shared_at_end = 1,
+                             .poison = 1};
     kvk_status status = host_pool_run(pool, &grid, err);
     host_pool_close(pool);
     return status;
@@ -55,7 +60,8 @@ static void sum_kernel(struct host_thread *t, const void *params)
     shared[t->tid] = hash(t->cta * 1024 + t->tid);
     for (uint32_t step = 1; step < p->threads; step *= 2) {
         t->calls->barrier(t, 0, 0);
-        uint32_t mine = shared[t->tid], other = t->tid + step < p->threads ? shared[t->tid + step] : 0;
+        uint32_t mine = shared[t->tid],
+                 other = t->tid + step < p->threads ? shared[t->tid + step] : 0;
         t->calls->barrier(t, 1, p->threads);
         shared[t->tid] = mine + other;
     }
@@ -105,7 +111,7 @@ struct flag {
     int bad;
 };
 
-/* Warps take different paths: warp w does w+1 rounds, odd ones with sync in between, even ones with barrier-free shuffles. */
+/* Warps take different paths: warp w does w+1 rounds, odd ones with sync in between, even ones without. */
 static void divergent_kernel(struct host_thread *t, const void *params)
 {
     struct flag *flag = (struct flag *)(uintptr_t)params;
@@ -119,7 +125,8 @@ static void divergent_kernel(struct host_thread *t, const void *params)
             if (warp & 1)
                 t->calls->warp_sync(t);
             uint32_t source = hash(lane + mask) % 32;
-            if (t->calls->shuffle_idx(t, value, source) != hash((warp * 32 + source) * 64 + mask + round))
+            if (t->calls->shuffle_idx(t, value, source) !=
+                hash((warp * 32 + source) * 64 + mask + round))
                 flag->bad = 2;
         }
     t->calls->barrier(t, 0, 0);
@@ -301,7 +308,8 @@ static void expect_fault(host_entry *kernel, const char *part1, const char *part
 static void deadlocks_and_misuse_are_reported(void **state)
 {
     (void)state;
-    expect_fault(crossed_kernel, "deadlock: warp 0: 31 at shuffle, 1 at barrier 5 (1 of all there), 32 alive;",
+    expect_fault(crossed_kernel,
+                 "deadlock: warp 0: 31 at shuffle, 1 at barrier 5 (1 of all there), 32 alive;",
                  "warp 1: 32 at barrier 2 (32 of 64 there), 32 alive;");
     expect_fault(mixed_kernel, "lanes of one warp are at different collectives", "thread ");
     expect_fault(never_kernel, "deadlock", "32 at mbarrier");
@@ -321,7 +329,11 @@ static void a_pool_works_after_a_fault(void **state)
     for (int i = 0; i < 20; i++) {
         struct host_grid bad = {.entry = crossed_kernel, .ctas = 5, .threads = 64};
         assert_int_equal(host_pool_run(pool, &bad, &err), KVK_E_INTERNAL);
-        struct host_grid good = {.entry = count_kernel, .params = &params, .ctas = 100, .threads = 96, .shared_bytes = 1000};
+        struct host_grid good = {.entry = count_kernel,
+                                 .params = &params,
+                                 .ctas = 100,
+                                 .threads = 96,
+                                 .shared_bytes = 1000};
         assert_int_equal(host_pool_run(pool, &good, &err), KVK_OK);
     }
     for (int i = 0; i < 100; i++)

@@ -70,7 +70,8 @@ static const Elf64_Dyn *dynamic_entry(const unsigned char *image, int64_t tag)
     const Elf64_Phdr *p = (const void *)(image + head->e_phoff);
     for (int i = 0; i < head->e_phnum; i++)
         if (p[i].p_type == PT_DYNAMIC)
-            for (const Elf64_Dyn *d = (const void *)(image + p[i].p_offset); d->d_tag != DT_NULL; d++)
+            for (const Elf64_Dyn *d = (const void *)(image + p[i].p_offset); d->d_tag != DT_NULL;
+                 d++)
                 if (d->d_tag == tag)
                     return d;
     return NULL;
@@ -189,7 +190,8 @@ static void write_file(const char *path, const void *data, size_t bytes)
 static char *facts(const char *dir, const char *file, const char *target)
 {
     return output_of("cd %s && cp %s it && llvm-objdump-22 -d --mcpu=%s it && "
-                     "llvm-readobj-22 --notes -l --dyn-syms --dynamic-table --gnu-hash-table --hash-table -h it | "
+                     "llvm-readobj-22 --notes -l --dyn-syms --dynamic-table --gnu-hash-table "
+                     "--hash-table -h it | "
                      "grep -v -e SectionHeader -e StringTableSectionIndex",
                      dir, file, target);
 }
@@ -314,10 +316,14 @@ static void undefined_symbols_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(symbols_are_found_by_hash),   cmocka_unit_test(descriptors_point_at_their_code),
-        cmocka_unit_test(equal_input_gives_equal_output), cmocka_unit_test(agrees_with_lld),
-        cmocka_unit_test(truncated_input_is_refused),  cmocka_unit_test(no_byte_matters_too_much),
-        cmocka_unit_test(other_files_are_refused),     cmocka_unit_test(undefined_symbols_are_named),
+        cmocka_unit_test(symbols_are_found_by_hash),
+        cmocka_unit_test(descriptors_point_at_their_code),
+        cmocka_unit_test(equal_input_gives_equal_output),
+        cmocka_unit_test(agrees_with_lld),
+        cmocka_unit_test(truncated_input_is_refused),
+        cmocka_unit_test(no_byte_matters_too_much),
+        cmocka_unit_test(other_files_are_refused),
+        cmocka_unit_test(undefined_symbols_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

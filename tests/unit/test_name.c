@@ -35,8 +35,9 @@ static void names_come_back_as_they_went(void **state)
     static const int sizes[] = {16, 64, 80, 128, 256, 1024};
     (void)state;
     for (int i = 0; i < 4 * 6 * 6 * 2 * 2; i++) {
-        struct geometry g = {(enum layout)(i & 1), sizes[i / 16 % 6], sizes[i / 96 % 6], 1 + i % 128, 1 + i * 7 % 4096,
-                             i & 2 ? KVK_FLOAT16 : KVK_BFLOAT16};
+        struct geometry g = {(enum layout)(i & 1), sizes[i / 16 % 6],
+                             sizes[i / 96 % 6],    1 + i % 128,
+                             1 + i * 7 % 4096,     i & 2 ? KVK_FLOAT16 : KVK_BFLOAT16};
         char name[NAME_MAX_BYTES];
         struct kernel_name back;
         const char *kind = kinds[i / 4 % 4];
@@ -56,17 +57,42 @@ static void names_come_back_as_they_went(void **state)
 static void what_is_no_name_is_refused(void **state)
 {
     static const char *const bad[] = {
-        "", ".", "decode", "decode.", "decode.x", "decode.x.aos", "decode.x.aos.d128", "decode.x.aos.d128.g4",
-        "decode.x.aos.d128.g4.bf16", "decode.x.aos.d128.g4.bf16.p", "decode.x.aos.d128.g4.bf16.p16.",
-        "decode.x.aos.d128.g4.bf16.p16.sm_90a", "decode.x.aos.d128.g4.bf16.p16 ", " decode.x.aos.d128.g4.bf16.p16",
-        "decode.x.aos.d0128.g4.bf16.p16", "decode.x.aos.d128.g04.bf16.p16", "decode.x.aos.d128.g4.bf16.p016",
-        "decode.x.aos.d128x128.g4.bf16.p16", "decode.x.aos.d128x.g4.bf16.p16", "decode.x.aos.d128x64x32.g4.bf16.p16",
-        "decode.x.aos.d-1.g4.bf16.p16", "decode.x.aos.d0.g4.bf16.p16", "decode.x.aos.d128.g0.bf16.p16",
-        "decode.x.aos.d99999.g4.bf16.p16", "decode.x.aos.d128.g4.fp16.p16", "decode.x.aos.d128.g4.BF16.p16",
-        "decode.x.native.d128.g4.bf16.p16", "decode.X.aos.d128.g4.bf16.p16", "decode..aos.d128.g4.bf16.p16",
-        "reduce.x.aos.d128.g4.bf16.p16", "decodedecode.x.aos.d128.g4.bf16.p16", "decode.x.aos.d128.g4x.bf16.p16",
-        "decode.x.aos.g4.d128.bf16.p16", "decode.x.aos.d+128.g4.bf16.p16",
-        "decode.xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.aos.d128.g4.bf16.p16",
+        "",
+        ".",
+        "decode",
+        "decode.",
+        "decode.x",
+        "decode.x.aos",
+        "decode.x.aos.d128",
+        "decode.x.aos.d128.g4",
+        "decode.x.aos.d128.g4.bf16",
+        "decode.x.aos.d128.g4.bf16.p",
+        "decode.x.aos.d128.g4.bf16.p16.",
+        "decode.x.aos.d128.g4.bf16.p16.sm_90a",
+        "decode.x.aos.d128.g4.bf16.p16 ",
+        " decode.x.aos.d128.g4.bf16.p16",
+        "decode.x.aos.d0128.g4.bf16.p16",
+        "decode.x.aos.d128.g04.bf16.p16",
+        "decode.x.aos.d128.g4.bf16.p016",
+        "decode.x.aos.d128x128.g4.bf16.p16",
+        "decode.x.aos.d128x.g4.bf16.p16",
+        "decode.x.aos.d128x64x32.g4.bf16.p16",
+        "decode.x.aos.d-1.g4.bf16.p16",
+        "decode.x.aos.d0.g4.bf16.p16",
+        "decode.x.aos.d128.g0.bf16.p16",
+        "decode.x.aos.d99999.g4.bf16.p16",
+        "decode.x.aos.d128.g4.fp16.p16",
+        "decode.x.aos.d128.g4.BF16.p16",
+        "decode.x.native.d128.g4.bf16.p16",
+        "decode.X.aos.d128.g4.bf16.p16",
+        "decode..aos.d128.g4.bf16.p16",
+        "reduce.x.aos.d128.g4.bf16.p16",
+        "decodedecode.x.aos.d128.g4.bf16.p16",
+        "decode.x.aos.d128.g4x.bf16.p16",
+        "decode.x.aos.g4.d128.bf16.p16",
+        "decode.x.aos.d+128.g4.bf16.p16",
+        "decode.xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.aos.d128.g4."
+        "bf16.p16",
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -92,7 +118,8 @@ static void what_fits_no_name_is_not_formatted(void **state)
     g.head_size = 0;
     assert_int_equal(name_format("decode", "x", &g, name, sizeof name), 0);
     assert_string_equal(name, "");
-    assert_int_equal(name_format("decode", "x", &plain, name, 4), strlen("decode.x.aos.d128.g4.bf16.p16"));
+    assert_int_equal(name_format("decode", "x", &plain, name, 4),
+                     strlen("decode.x.aos.d128.g4.bf16.p16"));
     assert_string_equal(name, "dec");
 }
 
@@ -106,13 +133,15 @@ static void file_names_append_target_and_extension(void **state)
 
 static void request_text_holds_what_makes_the_kernel(void **state)
 {
-    struct gen_request r = {"spec 1\nname x\n", "decode", "aos", "sm_90a", 128, 0, 4, 16, KVK_DTYPE_DEFAULT, 1};
+    struct gen_request r = {"spec 1\nname x\n", "decode", "aos", "sm_90a", 128, 0, 4, 16,
+                            KVK_DTYPE_DEFAULT,  1};
     char text[512], other[512];
     (void)state;
     size_t length = gen_request_text(&r, text, sizeof text);
     assert_int_equal(length, strlen(text));
-    assert_string_equal(text, "kind decode\nlayout aos\ntarget sm_90a\nhead_size 128\nvalue_head_size 128\ngqa 4\n"
-                              "page_tokens 16\ndtype bf16\nassemble 1\nspec 1\nname x\n");
+    assert_string_equal(
+        text, "kind decode\nlayout aos\ntarget sm_90a\nhead_size 128\nvalue_head_size 128\ngqa 4\n"
+              "page_tokens 16\ndtype bf16\nassemble 1\nspec 1\nname x\n");
     r.value_head_size = 128, r.dtype = KVK_BFLOAT16;
     gen_request_text(&r, other, sizeof other);
     assert_string_equal(text, other); /* defaults spelled out make no other kernel */

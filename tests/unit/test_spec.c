@@ -72,8 +72,9 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const names[] = {"case.lua", "mine.lua", "pipe.lua", "a/x.lua", "b/x.lua",
-                                        "b/loop.lua", "b/bad.lua", "b/turboquant_k8v4.lua"};
+    static const char *const names[] = {
+        "case.lua", "mine.lua",   "pipe.lua",  "a/x.lua",
+        "b/x.lua",  "b/loop.lua", "b/bad.lua", "b/turboquant_k8v4.lua"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(in_root(names[i]));
@@ -94,7 +95,10 @@ static void presets_are_what_their_names_say(void **state)
     assert_int_equal(s.value.kind, CODEC_AFFINE);
     assert_int_equal(s.value.bits, 4);
     assert_int_equal(s.nlayouts, 2);
-    static const struct { const char *name; int key, value; } mse[] = {
+    static const struct {
+        const char *name;
+        int key, value;
+    } mse[] = {
         {"turboquant_4bit_nc", 4, 4}, {"turboquant_k3v4_nc", 3, 4}, {"turboquant_3bit_nc", 3, 3}};
     for (int i = 0; i < 3; i++) {
         s = load(mse[i].name, "");
@@ -140,7 +144,8 @@ static void preset_files_equal_the_embedded_copies(void **state)
 static void a_derived_preset_changes_what_it_names(void **state)
 {
     (void)state;
-    const char *path = write_file("mine.lua", "return preset \"turboquant_4bit_nc\" { value = { bits = 3 } }\n");
+    const char *path =
+        write_file("mine.lua", "return preset \"turboquant_4bit_nc\" { value = { bits = 3 } }\n");
     struct spec base = load("turboquant_4bit_nc", NULL), s = load(path, NULL);
     assert_string_equal(s.name, "mine");
     assert_int_equal(s.value.bits, 3);
@@ -166,12 +171,13 @@ static void a_derived_preset_changes_what_it_names(void **state)
 static void a_file_may_compute(void **state)
 {
     (void)state;
-    struct spec s = load_source("local c = {}\n"
-                                "for i = 1, 8 do c[i] = math.sin(i / 8) - 0.56 end\n"
-                                "table.sort(c)\n"
-                                "local function codes(bits) return codebook { bits = bits, centroids = c } end\n"
-                                "assert(not pcall(codes, 4) and (\"x\"):rep(3) == \"xxx\")\n"
-                                "return preset { key = codes(3.0), value = affine { bits = #c } }\n");
+    struct spec s = load_source(
+        "local c = {}\n"
+        "for i = 1, 8 do c[i] = math.sin(i / 8) - 0.56 end\n"
+        "table.sort(c)\n"
+        "local function codes(bits) return codebook { bits = bits, centroids = c } end\n"
+        "assert(not pcall(codes, 4) and (\"x\"):rep(3) == \"xxx\")\n"
+        "return preset { key = codes(3.0), value = affine { bits = #c } }\n");
     assert_int_equal(s.key.ncentroids, 8);
     assert_true(s.key.centroids[7] > 0.28f && s.key.centroids[7] < 0.282f);
     assert_int_equal(s.value.bits, 8);
@@ -188,11 +194,13 @@ static void names_are_searched_in_order(void **state)
     mkdir(in_root("b"), 0700);
     write_file("a/x.lua", "return preset \"turboquant_k8v4\" {}\n");
     write_file("b/x.lua", "return preset \"turboquant_4bit_nc\" {}\n");
-    write_file("b/turboquant_k8v4.lua", "return preset { key = affine { bits = 8 }, value = affine { bits = 8 } }\n");
+    write_file("b/turboquant_k8v4.lua",
+               "return preset { key = affine { bits = 8 }, value = affine { bits = 8 } }\n");
     snprintf(dirs, sizeof dirs, "::%s/missing:%s/b:%s/a:", root, root, root);
     assert_int_equal(load("x", dirs).key.kind, CODEC_CODEBOOK);
     snprintf(dirs, sizeof dirs, "%s/a:%s/b", root, root);
-    assert_int_equal(load("x", dirs).key.kind, CODEC_AFFINE); /* its base is found in b, before the embedded one */
+    assert_int_equal(load("x", dirs).key.kind,
+                     CODEC_AFFINE); /* its base is found in b, before the embedded one */
     assert_int_equal(load("turboquant_k8v4", dirs).value.bits, 8);
     assert_int_equal(load("turboquant_k8v4", NULL).value.bits, 4);
     fails_with("y", dirs, "y.lua in ");
@@ -234,10 +242,14 @@ static void only_regular_files_are_read(void **state)
 static void text_comes_back_as_the_same_spec(void **state)
 {
     static const char *const sources[] = {
-        "return preset \"turboquant_4bit_nc\"", "return preset \"ultraquant_4bit\" { value = { rule = \"nvfp4\" } }",
-        ("return preset { key = codebook { bits = 2, centroids = { -1, -0.0, 0.1, 1 }, rotation = \"none\", "
-         "norm_correction = false }, value = float { format = \"bf16\" }, layouts = { \"soa\", \"aos\" } }"),
-        "return preset { key = float { format = \"e5m2\" }, value = affine { bits = 7 }, query = \"e4m3\" }"};
+        "return preset \"turboquant_4bit_nc\"",
+        "return preset \"ultraquant_4bit\" { value = { rule = \"nvfp4\" } }",
+        ("return preset { key = codebook { bits = 2, centroids = { -1, -0.0, 0.1, 1 }, rotation = "
+         "\"none\", "
+         "norm_correction = false }, value = float { format = \"bf16\" }, layouts = { \"soa\", "
+         "\"aos\" } }"),
+        "return preset { key = float { format = \"e5m2\" }, value = affine { bits = 7 }, query = "
+        "\"e4m3\" }"};
     (void)state;
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
         char text[2048], again[2048], cut[32];
@@ -263,7 +275,9 @@ static void text_comes_back_as_the_same_spec(void **state)
 
 static void texts_that_nobody_wrote_are_refused(void **state)
 {
-    static const struct { const char *from, *to, *message; } edits[] = {
+    static const struct {
+        const char *from, *to, *message;
+    } edits[] = {
         {"spec 1", "spec 2", "text:1: spec: 2: accepted 1"},
         {"bits 4", "bits 04", "text:4: key.bits: 04: accepted 2..4"},
         {"bits 4", "bits 5", "text:4: key.bits: 5: accepted 2..4"},
@@ -285,7 +299,8 @@ static void texts_that_nobody_wrote_are_refused(void **state)
         kvk_error err;
         const char *at = strstr(text, edits[i].from);
         assert_non_null(at);
-        snprintf(edited, sizeof edited, "%.*s%s%s", (int)(at - text), text, edits[i].to, at + strlen(edits[i].from));
+        snprintf(edited, sizeof edited, "%.*s%s%s", (int)(at - text), text, edits[i].to,
+                 at + strlen(edits[i].from));
         assert_int_equal(spec_from_text(edited, &back, &err), KVK_E_SPEC);
         if (!strstr(err.text, edits[i].message))
             fail_msg("\"%s\" is not in: %s", edits[i].message, err.text);
@@ -294,7 +309,12 @@ static void texts_that_nobody_wrote_are_refused(void **state)
 
 static void geometry_is_checked_field_by_field(void **state)
 {
-    static const struct { const char *spec; struct geometry g; kvk_status status; const char *message; } cases[] = {
+    static const struct {
+        const char *spec;
+        struct geometry g;
+        kvk_status status;
+        const char *message;
+    } cases[] = {
 #define GEO(layout, d, dv, gqa, page, dtype) {LAYOUT_##layout, d, dv, gqa, page, dtype}
         {"turboquant_4bit_nc", GEO(SOA, 128, 64, 128, 4096, KVK_FLOAT16), KVK_OK, ""},
         {"turboquant_k8v4", GEO(AOS, 16, 1024, 1, 1, KVK_BFLOAT16), KVK_OK, ""},
@@ -307,11 +327,15 @@ static void geometry_is_checked_field_by_field(void **state)
          "value_head_size: 80: accepted 16..1024, a multiple of 32"},
         {"turboquant_k8v4", GEO(AOS, 8, 8, 4, 16, KVK_BFLOAT16), KVK_E_SHAPE,
          "head_size: 8: accepted 16..1024, a multiple of 8"},
-        {"turboquant_k8v4", GEO(AOS, 1032, 64, 4, 16, KVK_BFLOAT16), KVK_E_SHAPE, "head_size: 1032"},
+        {"turboquant_k8v4", GEO(AOS, 1032, 64, 4, 16, KVK_BFLOAT16), KVK_E_SHAPE,
+         "head_size: 1032"},
         {"turboquant_k8v4", GEO(AOS, 100, 64, 4, 16, KVK_BFLOAT16), KVK_E_SHAPE, "head_size: 100"},
-        {"turboquant_k8v4", GEO(AOS, 64, 0, 4, 16, KVK_BFLOAT16), KVK_E_SHAPE, "value_head_size: 0"},
-        {"turboquant_k8v4", GEO(AOS, 64, 64, 0, 16, KVK_BFLOAT16), KVK_E_SHAPE, "gqa: 0: accepted 1..128"},
-        {"turboquant_k8v4", GEO(AOS, 64, 64, 129, 16, KVK_BFLOAT16), KVK_E_SHAPE, "gqa: 129: accepted 1..128"},
+        {"turboquant_k8v4", GEO(AOS, 64, 0, 4, 16, KVK_BFLOAT16), KVK_E_SHAPE,
+         "value_head_size: 0"},
+        {"turboquant_k8v4", GEO(AOS, 64, 64, 0, 16, KVK_BFLOAT16), KVK_E_SHAPE,
+         "gqa: 0: accepted 1..128"},
+        {"turboquant_k8v4", GEO(AOS, 64, 64, 129, 16, KVK_BFLOAT16), KVK_E_SHAPE,
+         "gqa: 129: accepted 1..128"},
         {"turboquant_k8v4", GEO(AOS, 64, 64, 1, 4097, KVK_BFLOAT16), KVK_E_SHAPE,
          "page_tokens: 4097: accepted 1..4096"},
         {"turboquant_k8v4", GEO(AOS, 64, 64, 1, 16, KVK_DTYPE_DEFAULT), KVK_E_ARG,
