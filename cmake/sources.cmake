@@ -24,6 +24,8 @@ set(KVKILN_RUNTIME_SOURCES
   runtime/kvkiln.c
   runtime/launch.c
   runtime/launch_attend.c
+  runtime/launch_copy.c
+  runtime/launch_merge.c
   runtime/layout.c
   runtime/loader.c
   runtime/model.c
@@ -57,8 +59,10 @@ set(KVKILN_GEN_SOURCES
   gen/target_amdgcn.c
   gen/target_host.c
   gen/target_nvptx.c
+  templates/copy.c
   templates/decode.c
   templates/dequant.c
+  templates/merge.c
   templates/part_attend.c
   templates/part_codebook.c
   templates/part_codes.c
@@ -68,7 +72,10 @@ set(KVKILN_GEN_SOURCES
   templates/part_encode_block.c
   templates/part_encode_codebook.c
   templates/part_encode_float.c
-  templates/part_operand.c
+  templates/part_index.c
+  templates/part_key.c
+  templates/part_tables.c
+  templates/part_value.c
   templates/part_output.c
   templates/part_pack.c
   templates/part_query.c
@@ -100,7 +107,12 @@ set(KVKILN_SPEC_FILES # in the order in which `kvkiln presets` lists them
   specs/turboquant_k3v4_nc.lua
   specs/turboquant_3bit_nc.lua
   specs/ultraquant_4bit.lua
-  specs/ultraquant_4bit_e4m3q.lua)
+  specs/ultraquant_4bit_e4m3q.lua
+  specs/nvfp4.lua
+  specs/mxfp4.lua
+  specs/fp8_e4m3.lua
+  specs/fp16.lua
+  specs/bf16.lua)
 
 set(KVKILN_CLI_SOURCES
   cli/bench_pool.c
@@ -214,6 +226,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_codebook.h
   templates/part_decode.h
   templates/part_encode.h
+  templates/part_index.h
   templates/part_pack.h
   templates/part_rowpair.h
   templates/part_rowvec.h

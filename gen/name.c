@@ -11,7 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const kinds[] = {"store", "decode", "unified", "dequant"};
+static const char *const kinds[] = {"store", "decode", "unified", "dequant", "merge", "copy"};
+
+/* Parts that follow the page, in this order. */
+static const struct {
+    const char *text;
+    unsigned bit;
+} options[] = {{".cap", KVK_SOFT_CAP}, {".alibi", KVK_ALIBI}};
+
+enum { NOPTIONS = sizeof options / sizeof *options };
 
 static int is_kind(const char *kind)
 {
@@ -36,6 +44,9 @@ size_t name_format(const char *kind, const char *spec_name, const struct geometr
 {
     const struct geometry *g = geometry;
     char value_head[16] = "";
+    const char *suffix[NOPTIONS];
+    for (int i = 0; i < NOPTIONS; i++)
+        suffix[i] = g->options & options[i].bit ? options[i].text : "";
     if (cap)
         *name = 0;
     if (!is_kind(kind) || !is_spec_name(spec_name) || (unsigned)g->layout >= LAYOUT_COUNT ||
@@ -44,9 +55,9 @@ size_t name_format(const char *kind, const char *spec_name, const struct geometr
         return 0;
     if (g->value_head_size != g->head_size)
         snprintf(value_head, sizeof value_head, "x%d", g->value_head_size);
-    int n = snprintf(name, cap, "%s.%s.%s.d%d%s.g%d.%s.p%d", kind, spec_name,
+    int n = snprintf(name, cap, "%s.%s.%s.d%d%s.g%d.%s.p%d%s%s", kind, spec_name,
                      layout_name(g->layout), g->head_size, value_head, g->gqa,
-                     g->dtype == KVK_FLOAT16 ? "f16" : "bf16", g->page_tokens);
+                     g->dtype == KVK_FLOAT16 ? "f16" : "bf16", g->page_tokens, suffix[0], suffix[1]);
     return n > 0 ? (size_t)n : 0;
 }
 
@@ -109,12 +120,15 @@ static const char *parse(const char *name, struct kernel_name *out)
     char layout[8], again[NAME_MAX_BYTES];
     const char *p = name;
     if (!take_part(&p, out->kind, sizeof out->kind) || !is_kind(out->kind))
-        return "kind: accepted store, decode, unified, dequant";
+        return "kind: accepted store, decode, unified, dequant, merge, copy";
     if (!take_part(&p, out->spec, sizeof out->spec) || !is_spec_name(out->spec))
         return "spec: accepted 1..63 characters of [a-z0-9_]";
     if (!take_part(&p, layout, sizeof layout) || layout_from_name(layout) < 0)
         return "layout: accepted aos, soa";
     out->geometry.layout = (enum layout)layout_from_name(layout);
+    for (int i = 0; i < NOPTIONS; i++)
+        if (strstr(p, options[i].text))
+            out->geometry.options |= options[i].bit;
     const char *fault = parse_sizes(p, &out->geometry);
     if (fault)
         return fault;

@@ -2,7 +2,7 @@
 /*
 ** name.h - the canonical name of a kernel, both ways.
 **
-**     KIND.SPEC.LAYOUT.dD[xDv].gGQA.DTYPE.pPAGE      decode.turboquant_4bit_nc.aos.d128.g4.bf16.p16
+**     KIND.SPEC.LAYOUT.dD[xDv].gGQA.DTYPE.pPAGE[.cap][.alibi]      decode.turboquant_4bit_nc.aos.d128.g4.bf16.p16
 **
 ** Dv appears only when it differs from D; DTYPE is f16 or bf16. A name says everything a kernel is specialised on but
 ** its target and the contents of the spec.
@@ -15,7 +15,7 @@
 enum { NAME_MAX_BYTES = 160 }; /* of any name, NUL included */
 
 struct kernel_name {
-    char kind[8]; /* store, decode, unified, dequant */
+    char kind[8]; /* store, decode, unified, dequant, merge, copy */
     char spec[SPEC_NAME_MAX];
     struct geometry geometry;
 };

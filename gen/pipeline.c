@@ -52,7 +52,7 @@ kvk_status pipeline_plan(const struct gen_request *r, struct plan *plan, kvk_err
     if (layout < 0)
         return ERR(err, KVK_E_ARG, "layout: %s: accepted aos, soa", r->layout);
     if (kind < 0)
-        return ERR(err, KVK_E_ARG, "kind: %s: accepted store, decode, unified, dequant", r->kind);
+        return ERR(err, KVK_E_ARG, "kind: %s: accepted store, decode, unified, dequant, merge, copy", r->kind);
     if (!target)
         return ERR(err, KVK_E_UNSUPPORTED,
                    "target: %s: unknown; see kvkiln build --help for the list", r->target);
@@ -62,7 +62,8 @@ kvk_status pipeline_plan(const struct gen_request *r, struct plan *plan, kvk_err
                                r->value_head_size ? r->value_head_size : r->head_size,
                            .gqa = r->gqa,
                            .page_tokens = r->page_tokens,
-                           .dtype = r->dtype ? r->dtype : KVK_BFLOAT16};
+                           .dtype = r->dtype ? r->dtype : KVK_BFLOAT16,
+                           .options = r->options};
     return plan_make(&spec, &geo, target, (enum kind)kind, plan, err);
 }
 

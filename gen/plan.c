@@ -18,10 +18,12 @@ enum {
     MAX_ACCUMULATORS = 128,
     ATTEND_WARPS = 4,
     STORE_WARPS = 4,
+    MAX_KEY_WORDS = 320,
     OTHER_SHARED = 8192 /* tables, token facts */
 };
 
-static const char *const kind_names[KIND_COUNT] = {"store", "decode", "unified", "dequant"};
+static const char *const kind_names[KIND_COUNT] = {"store", "decode", "unified", "dequant",
+                                                   "merge", "copy"};
 
 const char *kind_name(enum kind kind) { return kind_names[kind]; }
 
@@ -51,9 +53,14 @@ static enum plan_operand operand_of(const struct codec *c)
                                                                    : OPERAND_F16;
 }
 
+/* Value dims of one warp. */
+static int slice(const struct plan *p) { return p->geo.value_head_size / p->dim_warps; }
+
+/* Output sums of a lane. */
 static int accumulators(const struct plan *p)
 {
-    return 16 * p->geo.value_head_size / p->dim_warps / p->target->warp;
+    const struct mma_shape *m = &p->target->mma;
+    return (slice(p) + m->y_tile - 1) / m->y_tile * m->lane_rows * m->ye;
 }
 
 static void plan_operands(struct plan *p)
@@ -62,16 +69,15 @@ static void plan_operands(struct plan *p)
     p->value_operand = operand_of(&p->spec.value);
     if (p->key_operand == OPERAND_BF16_SPLIT && p->spec.query == QUERY_E4M3)
         p->key_operand = OPERAND_BF16;
-    because(p, "key_operand", "%s",
-            p->key_operand == OPERAND_F16
-                ? "codes are exact in f16 (centroids to 2^-12); the norm scales the score"
-            : p->key_operand == OPERAND_BF16
-                ? "E2M1 * 2^e and an e4m3 query are exact in bf16"
-                : "E2M1 * 2^e is exact in bf16; the query is two bf16 terms");
+    static const char *const why[] = {
+        "codes are exact in f16 (centroids to 2^-12); norms and scales meet the f32 score",
+        "codes are exact in bf16; the query is two bf16 terms",
+        "codes and an e4m3 query are exact in bf16"};
+    because(p, "key_operand", "%s", why[p->key_operand]);
     because(p, "value_operand", "%s",
             p->value_operand == OPERAND_F16
                 ? "codes are exact in f16; the scale is folded into p, the zero is a scalar sum"
-                : "E2M1 * 2^e is exact in bf16; p is two bf16 terms");
+                : "codes are exact in bf16; p is two bf16 terms");
 }
 
 /* 16 bytes of padding a row: lanes that read the same columns of neighbouring rows meet different
@@ -81,7 +87,7 @@ int plan_query_pitch(const struct plan *p) { return p->geo.head_size + 8; }
 int plan_query_bytes(const struct plan *p)
 {
     int planes = p->key_operand == OPERAND_BF16_SPLIT ? 2 : 1;
-    return planes * 16 * plan_query_pitch(p) * 2 + 16 * 4;
+    return planes * 16 * plan_query_pitch(p) * 2 + 2 * 16 * 4;
 }
 
 int plan_merge_bytes(const struct plan *p)
@@ -105,14 +111,17 @@ static void share_warps(struct plan *p)
     p->rows = 16 * p->row_warps;
 }
 
-static void plan_attend(struct plan *p)
+/* dim_warps, warps and who does what: as few warps a row as registers allow, CTAs that fit. */
+static void plan_warps(struct plan *p)
 {
     const struct target *t = p->target;
-    p->warps = ATTEND_WARPS;
-    plan_operands(p);
     int most = t->registers > 256 ? MAX_ACCUMULATORS : MAX_ACCUMULATORS / 2;
-    for (p->dim_warps = 1; accumulators(p) > most && p->dim_warps < p->warps; p->dim_warps *= 2)
-        ;
+    p->warps = ATTEND_WARPS;
+    p->dim_warps = 1;
+    while (accumulators(p) > most && p->dim_warps < p->warps && slice(p) % 2 == 0)
+        p->dim_warps *= 2;
+    p->dims = (slice(p) + t->mma.y_tile - 1) / t->mma.y_tile;
+    p->dims_overlap = slice(p) % t->mma.y_tile ? slice(p) - p->dims : 0;
     because(p, "dim_warps", "a lane keeps %d output sums, at most %d", accumulators(p), most);
     share_warps(p);
     while (plan_tile_bytes(p) + OTHER_SHARED > t->shared_bytes && p->warps > p->dim_warps) {
@@ -121,28 +130,46 @@ static void plan_attend(struct plan *p)
     }
     because(p, "warps", "query rows, later the warps' sums, take %d of %d bytes of shared memory",
             plan_tile_bytes(p), t->shared_bytes);
-    p->subtiles =
-        t->mma.y_tile == 8 && accumulators(p) <= 32 && p->key_operand == OPERAND_F16 ? 2 : 1;
+}
+
+static void plan_step(struct plan *p)
+{
+    const struct target *t = p->target;
+    bool two = t->mma.y_tile == 8 && accumulators(p) <= 32 && p->key_operand == OPERAND_F16 &&
+               p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
+    p->subtiles = two ? 2 : 1;
     because(p, "subtiles", "%s",
-            p->subtiles == 2
-                ? "two 16-token products a step share one update of the running maximum"
+            two ? "two 16-token products a step share one update of the running maximum"
                 : "one 16-token product a step: registers go to output sums and operands");
     p->tile_tokens = 16 * p->subtiles * p->token_warps;
-    bool tight = p->spec.key.bits <= 4 && p->geo.head_size <= 128 &&
-                 p->subtiles == 1; /* else it would spill */
+    p->paged_subtiles = p->geo.page_tokens % 16 == 0;
+    because(p, "paged_subtiles", "%s",
+            p->paged_subtiles ? "16 tokens always lie in one page and share its look-up"
+                              : "pages end inside 16 tokens: each token looks its page up");
+    bool small = accumulators(p) <= 64 && p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
+    p->prefetch = t->family != FAMILY_HOST && t->mma.groups > 1 && small;
+    because(p, "prefetch", "%s",
+            p->prefetch ? "codes of the next step are in flight while this one is computed"
+                        : "no registers (or, on a CPU, no use) for a step in flight");
+}
+
+static void plan_attend(struct plan *p)
+{
+    const struct target *t = p->target;
+    plan_operands(p);
+    plan_warps(p);
+    plan_step(p);
+    bool tight = p->spec.key.bits <= 4 && p->geo.head_size <= 128 && p->subtiles == 1 &&
+                 p->paged_subtiles && p->prefetch; /* else it would spill */
     p->min_ctas = t->family == FAMILY_NVPTX && t->flags & TF_BULK_COPY && tight ? 3 : 0;
-    because(p, "min_ctas",
+    because(p, "min_ctas", "%s",
             p->min_ctas ? "168 registers a thread: 12 warps hide more latency than the registers "
                           "would (measured, sm_90a)"
                         : "the assembler may use all registers");
     p->subnormal_codes = t->family != FAMILY_AMDGCN;
-    because(p, "subnormal_codes",
+    because(p, "subnormal_codes", "%s",
             p->subnormal_codes ? "masked codes are exact f16 subnormals: no shift, no subtraction"
                                : "not relied on: this matrix unit may flush f16 subnormals");
-    p->prefetch = t->family != FAMILY_HOST && t->mma.groups > 1 && accumulators(p) <= 64;
-    because(p, "prefetch",
-            p->prefetch ? "codes of the next step are in flight while this one is computed"
-                        : "no registers (or, on a CPU, no use) for a step in flight");
 }
 
 static kvk_status refuse(const struct plan *p, kvk_error *err, const char *field, int value,
@@ -152,38 +179,40 @@ static kvk_status refuse(const struct plan *p, kvk_error *err, const char *field
                p->target->name, field, value, kind_name(p->kind), accepted);
 }
 
-/* What kernels cannot do yet, one line each. */
+/* A warp holds a vector in runs of a power of two that divides the head size. */
+static bool fits_warp(const struct plan *p, int size)
+{
+    return size / (size & -size) <= p->target->warp;
+}
+
+static kvk_status check_values(const struct plan *p, kvk_error *err)
+{
+    const struct codec *v = &p->spec.value;
+    if (v->rotation == ROTATION_HADAMARD)
+        return ERR(err, KVK_E_UNSUPPORTED, "%s: value rotation hadamard: %s kernels take none",
+                   p->spec.name, kind_name(p->kind));
+    if (p->slot.value.norm_at_read)
+        return ERR(err, KVK_E_UNSUPPORTED,
+                   "%s: value norm_correction in layout aos: %s kernels take it in soa only",
+                   p->spec.name, kind_name(p->kind));
+    return KVK_OK;
+}
+
+/* What kernels cannot do, one line each; docs/limits.md lists them with their causes. */
 static kvk_status check_limits(const struct plan *p, kvk_error *err)
 {
     const struct geometry *g = &p->geo;
-    int sizes[2] = {g->head_size, g->value_head_size};
-    const struct codec *codecs[2] = {&p->spec.key, &p->spec.value};
     bool attends = p->kind == KIND_DECODE || p->kind == KIND_UNIFIED;
-    for (int i = 0; i < 2; i++) {
-        const char *field = i ? "value_head_size" : "head_size";
-        if (attends && (sizes[i] % 16 || sizes[i] > 512))
-            return refuse(p, err, field, sizes[i], "multiples of 16 up to 512");
-        if (codecs[i]->kind == CODEC_FLOAT && codecs[i]->format != FLOAT_E4M3 && attends)
-            return ERR(err, KVK_E_UNSUPPORTED,
-                       "%s: attention over a float codec other than e4m3 is not available yet",
-                       p->spec.name);
-        if (codecs[i]->kind == CODEC_BLOCK_FLOAT && codecs[i]->rule != BLOCK_ULTRAQUANT)
-            return ERR(err, KVK_E_UNSUPPORTED,
-                       "%s: block_float rule mxfp4 and nvfp4 are not available yet", p->spec.name);
-    }
-    if (attends && p->spec.key.kind == CODEC_AFFINE)
-        return ERR(err, KVK_E_UNSUPPORTED, "%s: attention over affine keys is not available yet",
-                   p->spec.name);
-    if (attends && p->spec.value.kind == CODEC_CODEBOOK)
-        return ERR(err, KVK_E_UNSUPPORTED,
-                   "%s: attention over codebook values is not available yet", p->spec.name);
-    if (attends && (g->gqa < 1 || g->gqa > 128))
-        return refuse(p, err, "gqa", g->gqa, "1 to 128");
-    if (attends && g->head_size / p->target->mma.groups * p->spec.key.bits > 64 * 32)
-        return refuse(p, err, "head_size", g->head_size, "at most 2048 key bits a lane");
-    if (attends && g->page_tokens % 16)
-        return refuse(p, err, "page_tokens", g->page_tokens, "multiples of 16");
-    return KVK_OK;
+    int sizes[2] = {g->head_size, g->value_head_size};
+    for (int i = 0; i < 2; i++)
+        if (p->kind < KIND_MERGE && !fits_warp(p, sizes[i]))
+            return refuse(p, err, i ? "value_head_size" : "head_size", sizes[i],
+                          "sizes of at most a warp's lanes times the largest power of two in them");
+    if (!attends)
+        return KVK_OK;
+    if (g->head_size / p->target->mma.groups * p->spec.key.bits > MAX_KEY_WORDS * 32)
+        return refuse(p, err, "head_size", g->head_size, "at most 10240 key bits a lane");
+    return check_values(p, err);
 }
 
 kvk_status plan_make(const struct spec *spec, const struct geometry *geo,
@@ -200,6 +229,9 @@ kvk_status plan_make(const struct spec *spec, const struct geometry *geo,
     out->dim_warps = out->row_warps = out->token_warps = 1;
     if (kind == KIND_DECODE || kind == KIND_UNIFIED) {
         plan_attend(out);
+        if (plan_tile_bytes(out) + OTHER_SHARED > target->shared_bytes)
+            return refuse(out, err, "head_size", geo->head_size,
+                          "sizes whose query rows fit shared memory");
     } else {
         out->warps = STORE_WARPS;
         because(out, "warps", "one warp a (row, head) pair, %d pairs a CTA", STORE_WARPS);
@@ -257,7 +289,9 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         put_field(&t, p, "row_warps", p->row_warps);
         put_field(&t, p, "token_warps", p->token_warps);
         put_field(&t, p, "dim_warps", p->dim_warps);
+        put_field(&t, p, "dims", p->dims);
         put_field(&t, p, "subtiles", p->subtiles);
+        put_field(&t, p, "paged_subtiles", p->paged_subtiles);
         put_field(&t, p, "tile_tokens", p->tile_tokens);
         put_field(&t, p, "prefetch", p->prefetch);
         put_field(&t, p, "min_ctas", p->min_ctas);

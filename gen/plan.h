@@ -8,7 +8,7 @@
 #include "spec.h"
 #include "target.h"
 
-enum kind { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_COUNT };
+enum kind { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COPY, KIND_COUNT };
 enum plan_operand { OPERAND_F16, OPERAND_BF16_SPLIT, OPERAND_BF16 };
 
 /* One side (key or value) of a slot. Offsets in bytes. */
@@ -41,13 +41,16 @@ struct plan {
     enum kind kind;
     struct slot slot;
     int warps, threads;       /* a CTA */
-    int vectors;              /* store, dequant: (row, head) pairs a CTA = warps */
+    int vectors;              /* store, dequant, merge, copy: (row, head) pairs a CTA = warps */
     /* decode, unified */
     int rows;                 /* query rows a CTA: decode 16; unified 16 a row warp */
     int row_warps;            /* warps with rows of their own (unified) */
     int token_warps;          /* warps that share rows and split tokens (decode) */
     int dim_warps;            /* warps that share rows and tokens and split the value dims */
+    int dims;                 /* value dims a lane holds of a V row; lanes at the end share some where that is no divisor */
+    int dims_overlap;         /* first dim of the last lanes, 0 where dims divide a warp's share */
     int subtiles;             /* 16-token products a step */
+    int paged_subtiles;       /* 1: 16 tokens always lie in one page and share its look-up */
     int tile_tokens;          /* tokens a step of a CTA: 16 * subtiles * token_warps */
     int prefetch;             /* 1: codes of the next step are loaded before this one is computed */
     enum plan_operand key_operand, value_operand; /* how K and Q, V and P meet in the matrix unit */
@@ -65,7 +68,8 @@ kvk_status plan_make(const struct spec *spec, const struct geometry *geo, const 
 /* For people: one "field value  # reason" line each. Returns the length needed. */
 size_t plan_print(const struct plan *plan, char *text, size_t cap);
 
-/* One 16-row query tile in shared memory: operand planes of plan_query_pitch elements a row, then 16 f32 row factors. */
+/* One 16-row query tile in shared memory: operand planes of plan_query_pitch elements a row, then 16 f32 row factors and
+** 16 sums of the row's elements. */
 int plan_query_pitch(const struct plan *plan);
 int plan_query_bytes(const struct plan *plan);
 /* What joining the token warps of a decode CTA takes, and the block that serves both in turn. */

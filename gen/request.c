@@ -23,9 +23,9 @@ size_t gen_request_text(const struct gen_request *request, char *text, size_t ca
     int n = snprintf(
         text, cap,
         "kind %s\nlayout %s\ntarget %s\nhead_size %d\nvalue_head_size %d\ngqa %d\npage_tokens %d\n"
-        "dtype %s\n%s%s",
+        "dtype %s\noptions %u\n%s%s",
         text_or_none(r->kind), text_or_none(r->layout), target, r->head_size,
         r->value_head_size ? r->value_head_size : r->head_size, r->gqa, r->page_tokens,
-        r->dtype == KVK_FLOAT16 ? "f16" : "bf16", assemble, text_or_none(r->spec_text));
+        r->dtype == KVK_FLOAT16 ? "f16" : "bf16", r->options, assemble, text_or_none(r->spec_text));
     return n > 0 ? (size_t)n : 0;
 }

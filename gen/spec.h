@@ -33,6 +33,11 @@ struct codec {
     enum float_format format; /* float */
     enum block_rule rule;     /* block_float */
     int group;                /* block_float: elements that share a scale, 32 or 16 */
+    /* Options of the encoder: they change which bytes are written, never how bytes are read. */
+    int unbiased_norm;        /* codebook: the stored length makes <k, decoded k> = <k, k> */
+    int stored_params;        /* affine: codes are made for the scale and minimum as stored */
+    float scale_constant;     /* ultraquant: scale = 2^round(log2(constant * largest)); 0 = 0.156 */
+    int scale_search;         /* ultraquant: that scale or its double, whichever errs less */
 };
 
 struct spec {
@@ -50,6 +55,7 @@ struct geometry {
     int gqa;                        /* query heads a KV head */
     int page_tokens;
     kvk_dtype dtype;                /* rows of K, V, query and output; of dequant's output */
+    unsigned options;               /* kvk_option_bits of decode and unified */
 };
 
 /*

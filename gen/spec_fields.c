@@ -140,6 +140,26 @@ static int block_close(const char *where, struct spec_draft *draft, char *fault)
     }
     draft->codec.group = rules[rule].group;
     draft->codec.bits = 4;
+    if (rule == BLOCK_ULTRAQUANT || (!draft->codec.scale_search && draft->codec.scale_constant == 0))
+        return 1;
+    if (draft->codec.scale_search)
+        snprintf(fault, SPEC_FAULT_MAX, "%s.scale_search: true: accepted false for rule = %s",
+                 where, rules[rule].name);
+    else
+        snprintf(fault, SPEC_FAULT_MAX, "%s.scale_constant: %.9g: accepted none for rule = %s",
+                 where, (double)draft->codec.scale_constant, rules[rule].name);
+    return 0;
+}
+
+int spec_constant(const struct spec_field *field, double number, int *bits)
+{
+    static const float usual = 0.156f;
+    float rounded = (float)number;
+    if (!(number * 1000 >= field->low && number * 1000 <= field->high))
+        return 0;
+    if (rounded == usual)
+        rounded = 0;
+    memcpy(bits, &rounded, sizeof rounded);
     return 1;
 }
 

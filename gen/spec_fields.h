@@ -11,7 +11,7 @@
 
 #include "spec.h"
 
-enum field_type { FIELD_INT, FIELD_BOOL, FIELD_WORD, FIELD_CENTROIDS };
+enum field_type { FIELD_INT, FIELD_BOOL, FIELD_WORD, FIELD_CENTROIDS, FIELD_OPTION, FIELD_CONSTANT };
 enum { FIELD_REQUIRED = -1, FIELD_BY_RULE = -2 }; /* fallbacks that are no value */
 enum { SPEC_FAULT_MAX = 320, CODEC_KINDS = 4 };
 
@@ -27,7 +27,7 @@ struct spec_field {
     enum codec_kind kind;
     const char *name;
     enum field_type type;
-    size_t member; /* offset of an int in struct spec_draft, or FIELD_NO_MEMBER */
+    size_t member; /* offset of an int (CONSTANT: of a float) in struct spec_draft, or FIELD_NO_MEMBER */
     int low, high, fallback;
     const char *words, *accepted, *meaning;
 };
@@ -51,6 +51,9 @@ void spec_word_at(const char *words, int index, char *out, size_t cap);
 void spec_draft_open(enum codec_kind kind, struct spec_draft *draft);
 /* Fills in what follows from other fields, checks their combination. `where`: "key", "value" or the constructor. */
 int spec_draft_close(const char *where, struct spec_draft *draft, char *fault);
+/* A CONSTANT as spec_field_set takes it, its fp32 bits, into *bits; 0 if it is out of range. What the rule would take
+** anyway becomes 0, so that equal specs have one text. */
+int spec_constant(const struct spec_field *field, double number, int *bits);
 /* One number of a centroid table: index 0.. */
 int spec_centroid_add(const char *where, struct codec *codec, double number, char *fault);
 

@@ -390,6 +390,11 @@ static void read_field(lua_State *L, const char *where, const struct spec_field 
     case FIELD_WORD:
         value = read_word(L, where, field->name, -1, field->words, field->accepted);
         break;
+    case FIELD_CONSTANT:
+        if (lua_type(L, -1) != LUA_TNUMBER || !spec_constant(field, lua_tonumber(L, -1), &value))
+            refuse(L, where, field->name, -1, field->accepted);
+        break;
+    case FIELD_OPTION:
     case FIELD_BOOL:
         if (!lua_isboolean(L, -1))
             refuse(L, where, field->name, -1, field->accepted);

@@ -12,7 +12,7 @@
 **     query native
 **
 ** Fields come in the order of spec.def; those with only one possible value are left out, and so are
-** those that follow from the rule. The reader accepts exactly what the writer writes: equal specs
+** those that follow from the rule and encoder options that are not set. The reader accepts exactly what the writer writes: equal specs
 ** have one text; texts may be compared.
 */
 #include "../runtime/error.h"
@@ -57,6 +57,12 @@ static void put_centroids(struct writer *w, const struct codec *codec)
     }
 }
 
+/* Not written while it is 0. */
+static int is_optional(const struct spec_field *field)
+{
+    return field->type == FIELD_OPTION || field->type == FIELD_CONSTANT;
+}
+
 static void put_codec(struct writer *w, const char *side, const struct codec *codec)
 {
     struct spec_draft draft = {*codec, 0};
@@ -68,12 +74,16 @@ static void put_codec(struct writer *w, const char *side, const struct codec *co
         if (!is_written(field, codec->kind))
             continue;
         int value = spec_field_get(field, &draft);
+        if (is_optional(field) && !value)
+            continue;
         put(w, "%s.%s", side, field->name);
         if (field->type == FIELD_CENTROIDS) {
             put_centroids(w, codec);
         } else if (field->type == FIELD_WORD) {
             spec_word_at(field->words, value, word, sizeof word);
             put(w, " %s", word);
+        } else if (field->type == FIELD_CONSTANT) {
+            put(w, " %08x", (unsigned)value);
         } else {
             put(w, " %d", value);
         }
@@ -181,6 +191,45 @@ static void read_centroids(struct reader *r, const char *side, struct codec *cod
     }
 }
 
+/* Eight hex digits of a constant that is not the usual one. */
+static int read_constant(struct reader *r, const struct spec_field *field)
+{
+    const char *p = r->value;
+    int bits = 0;
+    float number = 0;
+    if (strspn(p, "0123456789abcdef") == 8 && !p[8]) {
+        uint32_t word = (uint32_t)strtoul(p, NULL, 16);
+        memcpy(&number, &word, sizeof number);
+    }
+    if (!spec_constant(field, (double)number, &bits) || !bits)
+        refuse(r, "a number of eight hex digits");
+    return bits;
+}
+
+/* Is the next line about `field`? */
+static int is_next(const struct reader *r, const char *field)
+{
+    size_t length = strlen(field);
+    return !strncmp(r->next, field, length) && (r->next[length] == ' ' || r->next[length] == '\n');
+}
+
+static void read_field(struct reader *r, const char *side, const struct spec_field *field,
+                       struct spec_draft *draft)
+{
+    switch (field->type) {
+    case FIELD_CENTROIDS: read_centroids(r, side, &draft->codec); break;
+    case FIELD_WORD:
+        spec_field_set(field, draft, read_word(r, field->words, field->accepted));
+        break;
+    case FIELD_OPTION: spec_field_set(field, draft, read_int(r, 1, 1, "1")); break;
+    case FIELD_CONSTANT: spec_field_set(field, draft, read_constant(r, field)); break;
+    case FIELD_INT:
+    case FIELD_BOOL:
+        spec_field_set(field, draft, read_int(r, field->low, field->high, field->accepted));
+        break;
+    }
+}
+
 static void read_codec(struct reader *r, const char *side, struct codec *out)
 {
     struct spec_draft draft;
@@ -194,13 +243,10 @@ static void read_codec(struct reader *r, const char *side, struct codec *out)
         if (!is_written(field, kind))
             continue;
         snprintf(name, sizeof name, "%s.%s", side, field->name);
+        if (is_optional(field) && !is_next(r, name))
+            continue;
         expect(r, name);
-        if (field->type == FIELD_CENTROIDS)
-            read_centroids(r, side, &draft.codec);
-        else if (field->type == FIELD_WORD)
-            spec_field_set(field, &draft, read_word(r, field->words, field->accepted));
-        else
-            spec_field_set(field, &draft, read_int(r, field->low, field->high, field->accepted));
+        read_field(r, side, field, &draft);
     }
     if (!r->failed && !spec_draft_close(side, &draft, r->fault))
         r->failed = 1;

@@ -18,6 +18,8 @@ typedef float abi_F32;
 #define ABI_reduce(t, n)
 #define ABI_unified(t, n)
 #define ABI_dequant(t, n)
+#define ABI_merge(t, n)
+#define ABI_copy(t, n)
 #define ABI(entry, type, name) ABI_##entry(type, name)
 #define ABI_FIELD(t, n) abi_##t n;
 
@@ -56,6 +58,20 @@ struct abi_dequant {
 #undef ABI_dequant
 #define ABI_dequant(t, n)
 };
+struct abi_merge {
+#undef ABI_merge
+#define ABI_merge(t, n) ABI_FIELD(t, n)
+#include "abi.def"
+#undef ABI_merge
+#define ABI_merge(t, n)
+};
+struct abi_copy {
+#undef ABI_copy
+#define ABI_copy(t, n) ABI_FIELD(t, n)
+#include "abi.def"
+#undef ABI_copy
+#define ABI_copy(t, n)
+};
 #undef ABI
 #undef ABI_FIELD
 #undef ABI_store
@@ -63,5 +79,7 @@ struct abi_dequant {
 #undef ABI_reduce
 #undef ABI_unified
 #undef ABI_dequant
+#undef ABI_merge
+#undef ABI_copy
 
 #endif

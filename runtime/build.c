@@ -64,11 +64,12 @@ static kvk_status find_entry(kvk_context *ctx, struct kernel *k, const char *kin
 static kvk_status check_tiles(const struct kernel *k, const char *kind, kvk_error *err)
 {
     const char *missing = NULL;
-    if ((strcmp(kind, "store") == 0 || strcmp(kind, "dequant") == 0) && k->vectors < 1)
+    int decode = strcmp(kind, "decode") == 0, attends = decode || strcmp(kind, "unified") == 0;
+    if (!attends && k->vectors < 1)
         missing = "vectors";
-    else if ((strcmp(kind, "decode") == 0 || strcmp(kind, "unified") == 0) && k->rows < 1)
+    else if (attends && k->rows < 1)
         missing = "rows";
-    else if (strcmp(kind, "decode") == 0 && k->tile_tokens < 1)
+    else if (decode && k->tile_tokens < 1)
         missing = "tile_tokens";
     return missing
                ? ERR(err, KVK_E_OBJECT, "kernel %s: its manifest has no \"%s\"", k->name, missing)

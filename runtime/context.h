@@ -10,10 +10,11 @@
 #include "driver.h"
 #include "gen_api.h"
 
-enum { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_COUNT };
+enum { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COPY, KIND_COUNT };
 
-/* The largest number of splits that is chosen or accepted. */
-enum { MAX_SPLITS = 64 };
+/* The largest number of splits that is chosen or accepted. A batch-invariant decode has as many as its context has spans
+** of INVARIANT_TOKENS. */
+enum { MAX_SPLITS = 64, INVARIANT_TOKENS = 2048 };
 
 enum kernel_state { KERNEL_BUILDING, KERNEL_READY, KERNEL_FAILED };
 
@@ -47,7 +48,7 @@ struct page_facts {
 struct shape {
     int kv_heads, query_heads, gqa, head_size, value_head_size, page_tokens;
     kvk_dtype dtype, dequant_dtype;
-    unsigned kinds;
+    unsigned kinds, options;
     char layout[16];
 };
 

@@ -8,16 +8,17 @@
 
 #include "kvkiln.h"
 
-enum { KVK_GEN_API_VERSION = 1 };
+enum { KVK_GEN_API_VERSION = 2 };
 
 /* What a kernel is made from. Texts are borrowed for the call. */
 struct gen_request {
     const char *spec_text;   /* canonical text of the spec (spec_text below, or an embedded one) */
-    const char *kind;        /* "store", "decode", "unified", "dequant" */
+    const char *kind;        /* "store", "decode", "unified", "dequant", "merge", "copy" */
     const char *layout;      /* "aos", "soa" */
     const char *target;      /* "sm_90a", "gfx942", "x86-64-v3" */
     int head_size, value_head_size, gqa, page_tokens;
     kvk_dtype dtype;
+    unsigned options;        /* kvk_option_bits: decode and unified only, 0 for the other kinds */
     int assemble;            /* nvptx: 1 = to cubin where an assembler is found, 0 = leave PTX */
 };
 

@@ -49,7 +49,8 @@ typedef enum kvk_status {
 #undef STATUS
 } kvk_status;
 
-typedef enum kvk_dtype { KVK_DTYPE_DEFAULT = 0, KVK_FLOAT16 = 1, KVK_BFLOAT16 = 2 } kvk_dtype;
+/* KVK_FLOAT32 is for kvk_merge's partial results only. */
+typedef enum kvk_dtype { KVK_DTYPE_DEFAULT = 0, KVK_FLOAT16 = 1, KVK_BFLOAT16 = 2, KVK_FLOAT32 = 3 } kvk_dtype;
 typedef enum kvk_index { KVK_INT32 = 0, KVK_INT64 = 1 } kvk_index;
 typedef enum kvk_log_level { KVK_LOG_INFO, KVK_LOG_WARNING } kvk_log_level;
 
@@ -57,9 +58,16 @@ typedef enum kvk_log_level { KVK_LOG_INFO, KVK_LOG_WARNING } kvk_log_level;
 typedef enum kvk_compile { KVK_COMPILE_ON_MISS = 0, KVK_COMPILE_NEVER = 1 } kvk_compile;
 
 typedef enum kvk_kind_bits {
-    KVK_STORE = 1, KVK_DECODE = 2, KVK_UNIFIED = 4, KVK_DEQUANT = 8,
-    KVK_ALL_KINDS = 15
+    KVK_STORE = 1, KVK_DECODE = 2, KVK_UNIFIED = 4, KVK_DEQUANT = 8, KVK_MERGE = 16, KVK_COPY = 32,
+    KVK_ALL_KINDS = 63
 } kvk_kind_bits;
+
+/* What decode and unified are specialised on. A call that asks for one that its kernel lacks fails naming it. */
+typedef enum kvk_option_bits {
+    KVK_SOFT_CAP = 1, /* s = soft_cap * tanh(s / soft_cap) */
+    KVK_ALIBI = 2,    /* s += slope[h] * (key - position) */
+    KVK_ALL_OPTIONS = 3
+} kvk_option_bits;
 
 /* One failed call. `text` is one line that names the value at fault; `where` the function; `driver` the driver's own code. */
 typedef struct kvk_error {
@@ -99,6 +107,7 @@ struct kvk_model {
     kvk_dtype dtype;         /* rows of K, V, query, output; default bf16 */
     kvk_dtype dequant_dtype; /* output of kvk_dequant; default dtype */
     unsigned kinds;          /* kvk_kind_bits; 0 = all */
+    unsigned options;        /* kvk_option_bits of decode and unified */
 };
 
 /* Where everything lies. Offsets are inside a slot (aos) or a page (soa). */
@@ -124,6 +133,7 @@ struct kvk_limits {
     int64_t query_tokens;    /* most query tokens a sequence in one decode call; 0 = 1 */
     int64_t tokens;          /* most query tokens in one unified call */
     int64_t context;         /* most cached tokens a sequence */
+    int32_t batch_invariant; /* 1: calls may set it, and then need room that grows with context */
 };
 
 /* A paged pool. Strides in bytes; 0 = dense, token-major. soa takes only a page stride. */
@@ -152,7 +162,7 @@ struct kvk_decode_args {
     size_t size;
     struct kvk_pool pool;
     struct kvk_rows query, out;  /* [S*query_tokens][H][D], sequence-major, model dtype */
-    const int32_t *block_table;  /* [S][table_stride] page numbers; entries past a length are never read */
+    const void *block_table;     /* [S][table_stride] int32 page numbers (see table_type); none past a length is read */
     int64_t table_stride;        /* entries */
     const int32_t *lengths;      /* [S] cached tokens, the query tokens included; 0 = no rows: zeros, LSE -inf */
     int64_t sequences;           /* S */
@@ -165,13 +175,18 @@ struct kvk_decode_args {
     void *workspace;             /* kvk_workspace_bytes, 16-byte aligned */
     size_t workspace_bytes;
     int32_t splits;              /* 0 = chosen from the bounds */
+    int32_t full;                /* 1: not causal, every row sees every cached token (within the window) */
+    float soft_cap;              /* kernels with KVK_SOFT_CAP: > 0 */
+    const float *alibi;          /* kernels with KVK_ALIBI: [H] slopes */
+    kvk_index table_type;        /* of block_table: KVK_INT64 then points to int64 */
+    int32_t batch_invariant;     /* 1: splits end at fixed positions: a row's bits do not depend on the rest of the call */
 };
 
 struct kvk_unified_args {
     size_t size;
     struct kvk_pool pool;
     struct kvk_rows query, out;  /* [T][H][D] */
-    const int32_t *block_table;
+    const void *block_table;
     int64_t table_stride;
     const int32_t *lengths;      /* [S] */
     const int32_t *query_start;  /* [S+1] first row of each sequence; rows at or past query_start[S] are not written */
@@ -181,21 +196,51 @@ struct kvk_unified_args {
     int32_t window;
     const float *sinks;
     float *lse;
-    void *workspace;
+    void *workspace;             /* not used yet: unified needs none */
     size_t workspace_bytes;
+    int32_t full;                /* these four as in kvk_decode_args */
+    float soft_cap;
+    const float *alibi;
+    kvk_index table_type;
 };
 
 struct kvk_dequant_args {
     size_t size;
     struct kvk_pool pool;
     struct kvk_rows key, value;  /* out [rows][G][D] of dequant_dtype; key.data or value.data may be NULL */
-    const int32_t *block_table;
+    const void *block_table;
     int64_t table_stride;
     const int32_t *out_start;    /* [S+1] first output row of each sequence */
     const int32_t *first_token;  /* [S] token of that row, or NULL = 0 */
     int64_t sequences;
     int64_t rows;                /* upper bound on out_start[S] */
     int rotate_back;             /* keys of rotated codecs: 0 leaves them rotated, 1 returns them to the original basis */
+    kvk_index table_type;        /* of block_table */
+};
+
+/* One side of a merge: a partial result over some keys, and the natural log-sum-exp of its scores (-inf: no key). */
+struct kvk_partial {
+    struct kvk_rows out;         /* [rows][H][Dv] */
+    float *lse;                  /* [rows][H] */
+    kvk_dtype dtype;             /* default: the model's */
+};
+
+struct kvk_merge_args {
+    size_t size;
+    struct kvk_partial a, b;     /* over disjoint keys */
+    struct kvk_partial out;      /* may be a or b; out.lse may be NULL */
+    int64_t rows;
+};
+
+/* Whole slots, every part of them, to other slots: of the same pool or of another one of the same signature. An item whose slot
+** or page is outside its pool is skipped. Source and target slots of one call must not overlap. */
+struct kvk_copy_args {
+    size_t size;
+    struct kvk_pool from, to;
+    const void *from_index, *to_index; /* [items] slot numbers, or page numbers if `pages` is 1 */
+    kvk_index index_type;
+    int64_t items;
+    int32_t pages;
 };
 
 KVK_API const char *kvk_version(void);
@@ -228,6 +273,11 @@ KVK_API kvk_status kvk_store(const kvk_kernels *k, const struct kvk_store_args *
 KVK_API kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *args, kvk_stream stream, kvk_error *err);
 KVK_API kvk_status kvk_unified(const kvk_kernels *k, const struct kvk_unified_args *args, kvk_stream stream, kvk_error *err);
 KVK_API kvk_status kvk_dequant(const kvk_kernels *k, const struct kvk_dequant_args *args, kvk_stream stream, kvk_error *err);
+
+KVK_API kvk_status kvk_merge(const kvk_kernels *k, const struct kvk_merge_args *args, kvk_stream stream, kvk_error *err);
+/* from_kernels: the set that wrote the source pool; NULL = k. KVK_E_ARG if the two signatures differ. */
+KVK_API kvk_status kvk_copy(const kvk_kernels *k, const kvk_kernels *from_kernels, const struct kvk_copy_args *args,
+                            kvk_stream stream, kvk_error *err);
 
 /* How each kernel of a set came to be: for tools and logs. kind is one bit. */
 struct kvk_kernel_info {

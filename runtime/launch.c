@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** launch.c - what the four launches check on the host, and store and dequant themselves. Nothing
-** here allocates, locks, hashes or reads device memory: every call can be captured into a graph.
+** launch.c - what the launches check on the host, and store and dequant themselves. Nothing here
+** allocates, locks, hashes or reads device memory: every call can be captured into a graph.
 */
 #include "launch.h"
 
 #include "abi.h"
 #include "error.h"
-
-#include <math.h>
 
 kvk_status launch_pointer(const void *p, const char *name, size_t alignment, const char *where,
                           kvk_error *err)
@@ -162,51 +160,35 @@ kvk_status launch_rows_check(const struct kvk_rows *rows, const char *name, int 
     return KVK_OK;
 }
 
-kvk_status launch_attention_check(const kvk_kernels *k, const struct kvk_rows *query,
-                                  const struct kvk_rows *out, const void *table,
-                                  int64_t table_stride, const void *lengths, const float *sinks,
-                                  const float *lse, int32_t window, float scale,
-                                  struct launch_rows strides[2], const char *where, kvk_error *err)
-{
-    const struct shape *s = &k->shape;
-    kvk_status status =
-        launch_rows_check(query, "query", s->query_heads, s->head_size, 0, &strides[0], where, err);
-    if (!status)
-        status = launch_rows_check(out, "out", s->query_heads, s->value_head_size, 1, &strides[1],
-                                   where, err);
-    if (!status)
-        status = launch_pointer(table, "block_table", 4, where, err);
-    if (!status)
-        status = launch_range(table_stride, "table_stride", 0, INT64_MAX / 4, where, err);
-    if (!status)
-        status = launch_pointer(lengths, "lengths", 4, where, err);
-    if (!status && sinks)
-        status = launch_pointer(sinks, "sinks", 4, where, err);
-    if (!status && lse)
-        status = launch_pointer(lse, "lse", 4, where, err);
-    if (!status)
-        status = launch_range(window, "window", 0, INT32_MAX, where, err);
-    if (!status && !isfinite(scale))
-        status = error_set(err, KVK_E_ARG, where, "scale is not finite");
-    return status;
-}
-
-float launch_scale(const kvk_kernels *k, float scale)
-{
-    return scale != 0.0f ? scale : (float)(1.0 / sqrt((double)k->shape.head_size));
-}
-
 static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
-/* One warp a (row, head) pair. */
-static kvk_status vector_grid(const kvk_kernels *k, const struct kernel *kernel, int64_t rows,
-                              int64_t *grid, const char *where, kvk_error *err)
+/* Kernels number their pairs in 32 bits. */
+kvk_status launch_vector_grid(const struct kernel *kernel, int64_t rows, int heads, int64_t *grid,
+                              const char *where, kvk_error *err)
 {
     int64_t pairs;
-    if (__builtin_mul_overflow(rows, (int64_t)k->shape.kv_heads, &pairs))
-        return error_set(err, KVK_E_SHAPE, where, "rows is %lld: too many", (long long)rows);
+    if (__builtin_mul_overflow(rows, (int64_t)heads, &pairs) ||
+        pairs > (int64_t)UINT32_MAX - kernel->vectors)
+        return error_set(err, KVK_E_SHAPE, where, "%lld rows of %d heads: more than a launch takes",
+                         (long long)rows, heads);
     *grid = ceil_div(pairs, kernel->vectors);
     return KVK_OK;
+}
+
+kvk_status launch_index_check(const void *p, kvk_index type, const char *name,
+                              const char *type_name, const char *where, kvk_error *err)
+{
+    if (type != KVK_INT32 && type != KVK_INT64)
+        return error_set(err, KVK_E_ARG, where, "%s is %d, accepted KVK_INT32, KVK_INT64",
+                         type_name, (int)type);
+    return launch_pointer(p, name, type == KVK_INT64 ? 8 : 4, where, err);
+}
+
+kvk_status launch_table_check(const void *table, kvk_index type, int64_t stride, const char *where,
+                              kvk_error *err)
+{
+    kvk_status status = launch_index_check(table, type, "block_table", "table_type", where, err);
+    return status ? status : launch_range(stride, "table_stride", 0, INT64_MAX / 8, where, err);
 }
 
 kvk_status kvk_store(const kvk_kernels *k, const struct kvk_store_args *a, kvk_stream stream,
@@ -229,14 +211,10 @@ kvk_status kvk_store(const kvk_kernels *k, const struct kvk_store_args *a, kvk_s
     if (!status)
         status = launch_rows_check(&a->value, "value", s->kv_heads, s->value_head_size, 0, &value,
                                    __func__, err);
-    if (!status && a->slot_type != KVK_INT32 && a->slot_type != KVK_INT64)
-        status = ERR(err, KVK_E_ARG, "slot_type is %d, accepted KVK_INT32, KVK_INT64",
-                     (int)a->slot_type);
     if (!status)
-        status =
-            launch_pointer(a->slots, "slots", a->slot_type == KVK_INT64 ? 8 : 4, __func__, err);
+        status = launch_index_check(a->slots, a->slot_type, "slots", "slot_type", __func__, err);
     if (!status)
-        status = vector_grid(k, kernel, a->rows, &grid, __func__, err);
+        status = launch_vector_grid(kernel, a->rows, s->kv_heads, &grid, __func__, err);
     if (status)
         return status;
     const struct abi_store p = {
@@ -273,9 +251,7 @@ static kvk_status dequant_check(const kvk_kernels *k, const struct kvk_dequant_a
         status = launch_rows_check(&a->value, "value", s->kv_heads, s->value_head_size, 1, value,
                                    where, err);
     if (!status)
-        status = launch_pointer(a->block_table, "block_table", 4, where, err);
-    if (!status)
-        status = launch_range(a->table_stride, "table_stride", 0, INT64_MAX / 4, where, err);
+        status = launch_table_check(a->block_table, a->table_type, a->table_stride, where, err);
     if (!status)
         status = launch_pointer(a->out_start, "out_start", 4, where, err);
     if (!status && a->first_token)
@@ -303,7 +279,7 @@ kvk_status kvk_dequant(const kvk_kernels *k, const struct kvk_dequant_args *a, k
     const struct kernel *kernel = k->kernel[KIND_DEQUANT];
     status = dequant_check(k, a, &pool, &key, &value, __func__, err);
     if (!status)
-        status = vector_grid(k, kernel, a->rows, &grid, __func__, err);
+        status = launch_vector_grid(kernel, a->rows, k->shape.kv_heads, &grid, __func__, err);
     if (status)
         return status;
     const struct abi_dequant p = {
@@ -325,6 +301,7 @@ kvk_status kvk_dequant(const kvk_kernels *k, const struct kvk_dequant_args *a, k
         .sequences = (int32_t)a->sequences,
         .kv_heads = k->shape.kv_heads,
         .rotate_back = a->rotate_back,
+        .table_64 = a->table_type == KVK_INT64,
     };
     return launch_entry(k, &kernel->main, grid, &p, sizeof p, stream, __func__, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** launch.h - checking the arguments of a launch, shared by the four calls. `where` is the public call's name.
+** launch.h - checking the arguments of a launch, shared by the calls. `where` is the public call's name.
 */
 #ifndef KVKILN_LAUNCH_H
 #define KVKILN_LAUNCH_H
@@ -33,11 +33,30 @@ kvk_status launch_entry(const kvk_kernels *k, const struct driver_entry *entry, 
 
 #define LAUNCH_GRID_MOST INT32_MAX
 
-/* The queries of decode and unified. */
+/* One warp a (row, head) pair: the grid of every kind that does not attend. */
+kvk_status launch_vector_grid(const struct kernel *kernel, int64_t rows, int heads, int64_t *grid, const char *where,
+                              kvk_error *err);
+
+/* int32 or int64, and the pointer aligned to it. */
+kvk_status launch_index_check(const void *p, kvk_index type, const char *name, const char *type_name, const char *where,
+                              kvk_error *err);
+
+/* Block table of any kind; strides and entries in the table's own type. */
+kvk_status launch_table_check(const void *table, kvk_index type, int64_t stride, const char *where, kvk_error *err);
+
+/* What decode and unified have in common. */
+struct launch_attention {
+    const struct kvk_rows *query, *out;
+    const void *table, *lengths;
+    const float *sinks, *alibi, *lse;
+    int64_t table_stride;
+    kvk_index table_type;
+    int32_t window, full;
+    float scale, soft_cap;
+};
+
 float launch_scale(const kvk_kernels *k, float scale);
-kvk_status launch_attention_check(const kvk_kernels *k, const struct kvk_rows *query, const struct kvk_rows *out,
-                                  const void *table, int64_t table_stride, const void *lengths, const float *sinks,
-                                  const float *lse, int32_t window, float scale, struct launch_rows strides[2],
+kvk_status launch_attention_check(const kvk_kernels *k, const struct launch_attention *a, struct launch_rows strides[2],
                                   const char *where, kvk_error *err);
 
 #endif

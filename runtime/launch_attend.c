@@ -10,17 +10,78 @@
 ** Workspace: a split CTA writes at most `rows` query rows, and base * splits <= target whenever
 ** splits > 1, so the rows times splits never exceed target * rows: the bound does not grow with the
 ** context or with the batch.
+**
+** A batch-invariant decode is cut every INVARIANT_TOKENS tokens of a sequence instead, and always
+** merged by reduce, so that no sum of a row has an order that depends on anything but its own
+** sequence. Its workspace is rows times spans of the longest context.
 */
 #include "launch.h"
 
 #include "abi.h"
 #include "error.h"
 
+#include <math.h>
+
 enum { WAVES = 3, SPLIT_TILES = 4, RESIDENT_GUESS = 2, WORKSPACE_ALIGNMENT = 16 };
 
 /* Callers that choose `splits` themselves get at least this much for it, as far as MAX_SPLITS can
 ** use it. */
 #define WORKSPACE_FLOOR_BYTES (INT64_C(32) << 20)
+
+/* An option is a matter of the kernel and of the call: both must know of it. */
+static kvk_status options_check(const kvk_kernels *k, const struct launch_attention *a,
+                                const char *where, kvk_error *err)
+{
+    int capped = (k->shape.options & KVK_SOFT_CAP) != 0;
+    int sloped = (k->shape.options & KVK_ALIBI) != 0;
+    if (!capped && a->soft_cap != 0)
+        return error_set(err, KVK_E_UNSUPPORTED, where,
+                         "soft_cap is %g, the kernels were prepared without KVK_SOFT_CAP",
+                         (double)a->soft_cap);
+    if (capped && !(a->soft_cap > 0 && isfinite(a->soft_cap)))
+        return error_set(err, KVK_E_ARG, where,
+                         "soft_cap is %g, must be finite and above 0: the kernels were prepared "
+                         "with KVK_SOFT_CAP",
+                         (double)a->soft_cap);
+    if (!sloped && a->alibi)
+        return error_set(err, KVK_E_UNSUPPORTED, where,
+                         "alibi is given, the kernels were prepared without KVK_ALIBI");
+    if (sloped && !a->alibi)
+        return error_set(err, KVK_E_ARG, where,
+                         "alibi is NULL: the kernels were prepared with KVK_ALIBI");
+    return sloped ? launch_pointer(a->alibi, "alibi", 4, where, err) : KVK_OK;
+}
+
+kvk_status launch_attention_check(const kvk_kernels *k, const struct launch_attention *a,
+                                  struct launch_rows strides[2], const char *where, kvk_error *err)
+{
+    const struct shape *s = &k->shape;
+    kvk_status status = launch_rows_check(a->query, "query", s->query_heads, s->head_size, 0,
+                                          &strides[0], where, err);
+    if (!status)
+        status = launch_rows_check(a->out, "out", s->query_heads, s->value_head_size, 1,
+                                   &strides[1], where, err);
+    if (!status)
+        status = launch_table_check(a->table, a->table_type, a->table_stride, where, err);
+    if (!status)
+        status = launch_pointer(a->lengths, "lengths", 4, where, err);
+    if (!status && a->sinks)
+        status = launch_pointer(a->sinks, "sinks", 4, where, err);
+    if (!status && a->lse)
+        status = launch_pointer(a->lse, "lse", 4, where, err);
+    if (!status)
+        status = launch_range(a->window, "window", 0, INT32_MAX, where, err);
+    if (!status)
+        status = launch_range(a->full, "full", 0, 1, where, err);
+    if (!status && !isfinite(a->scale))
+        status = error_set(err, KVK_E_ARG, where, "scale is not finite");
+    return status ? status : options_check(k, a, where, err);
+}
+
+float launch_scale(const kvk_kernels *k, float scale)
+{
+    return scale != 0.0f ? scale : (float)(1.0 / sqrt((double)k->shape.head_size));
+}
 
 static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
@@ -47,9 +108,35 @@ static int64_t partial_bytes(const kvk_kernels *k)
     return (int64_t)sizeof(float) * (k->shape.value_head_size + 1);
 }
 
+/* Where a batch-invariant decode is cut: whole steps of this kernel. */
+static int64_t invariant_tokens(const kvk_kernels *k)
+{
+    int64_t tile = k->kernel[KIND_DECODE]->tile_tokens;
+    return ceil_div(INVARIANT_TOKENS, tile) * tile;
+}
+
+/* Never 1: a single split would not pass through reduce, which rounds in its own places. */
+static int64_t invariant_splits(const kvk_kernels *k, int64_t context)
+{
+    int64_t splits = ceil_div(context, invariant_tokens(k));
+    return splits > 2 ? splits : 2;
+}
+
+/* Rows times splits of the largest call whose splits are equal parts. */
+static int64_t equal_rows(const kvk_kernels *k, int64_t rows)
+{
+    int64_t most, floor_rows = WORKSPACE_FLOOR_BYTES / partial_bytes(k);
+    if (__builtin_mul_overflow(rows, (int64_t)MAX_SPLITS, &rows))
+        rows = INT64_MAX;
+    if (__builtin_mul_overflow(target_ctas(k), (int64_t)k->kernel[KIND_DECODE]->rows, &most) ||
+        most < floor_rows)
+        most = floor_rows;
+    return rows < most ? rows : most;
+}
+
 size_t kvk_workspace_bytes(const kvk_kernels *k, const struct kvk_limits *limits)
 {
-    int64_t rows, most, bytes;
+    int64_t rows, need, fixed, bytes;
     if (!k || !k->kernel[KIND_DECODE] ||
         args_check(limits, sizeof *limits, "kvk_limits", NULL) != KVK_OK)
         return 0;
@@ -57,14 +144,15 @@ size_t kvk_workspace_bytes(const kvk_kernels *k, const struct kvk_limits *limits
     if (limits->sequences <= 0)
         return 0;
     if (__builtin_mul_overflow(limits->sequences, tokens, &rows) ||
-        __builtin_mul_overflow(rows, (int64_t)k->shape.query_heads * MAX_SPLITS, &rows))
+        __builtin_mul_overflow(rows, (int64_t)k->shape.query_heads, &rows))
         rows = INT64_MAX;
-    int64_t floor_rows = WORKSPACE_FLOOR_BYTES / partial_bytes(k);
-    if (__builtin_mul_overflow(target_ctas(k), (int64_t)k->kernel[KIND_DECODE]->rows, &most) ||
-        most < floor_rows)
-        most = floor_rows;
-    rows = rows < most ? rows : most;
-    if (__builtin_mul_overflow(rows, partial_bytes(k), &bytes))
+    need = equal_rows(k, rows);
+    if (limits->batch_invariant) {
+        if (__builtin_mul_overflow(rows, invariant_splits(k, limits->context), &fixed))
+            fixed = INT64_MAX;
+        need = need > fixed ? need : fixed;
+    }
+    if (__builtin_mul_overflow(need, partial_bytes(k), &bytes))
         return SIZE_MAX;
     return (size_t)ceil_div(bytes, WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT;
 }
@@ -84,8 +172,35 @@ static kvk_status workspace_check(const kvk_kernels *k, const struct kvk_decode_
 /* The numbers that decide a decode's grid. */
 struct decode_shape {
     int64_t tokens, base, rows;
-    int32_t splits;
+    int32_t splits, split_tokens;
 };
+
+/* What the call says of its lengths, else what its table can hold. */
+static int64_t longest(const kvk_kernels *k, const struct kvk_decode_args *a)
+{
+    if (a->max_context)
+        return a->max_context;
+    return a->table_stride < INT32_MAX / k->shape.page_tokens
+               ? a->table_stride * k->shape.page_tokens
+               : INT32_MAX;
+}
+
+static kvk_status decode_splits(const kvk_kernels *k, const struct kvk_decode_args *a,
+                                struct decode_shape *d, const char *where, kvk_error *err)
+{
+    int64_t context = longest(k, a);
+    if (a->batch_invariant && a->splits)
+        return error_set(err, KVK_E_ARG, where,
+                         "splits is %d: batch_invariant fixes where a sequence is split",
+                         (int)a->splits);
+    if (a->batch_invariant) {
+        d->split_tokens = (int32_t)invariant_tokens(k);
+        d->splits = (int32_t)invariant_splits(k, context);
+    } else {
+        d->splits = a->splits ? a->splits : choose_splits(k, d->base, context);
+    }
+    return d->splits > 1 ? workspace_check(k, a, d->rows, d->splits, where, err) : KVK_OK;
+}
 
 static kvk_status decode_measure(const kvk_kernels *k, const struct kvk_decode_args *a,
                                  struct decode_shape *d, const char *where, kvk_error *err)
@@ -94,6 +209,8 @@ static kvk_status decode_measure(const kvk_kernels *k, const struct kvk_decode_a
     kvk_status status = launch_range(d->tokens, "query_tokens", 1, 1 << 20, where, err);
     if (!status)
         status = launch_range(a->splits, "splits", 0, MAX_SPLITS, where, err);
+    if (!status)
+        status = launch_range(a->batch_invariant, "batch_invariant", 0, 1, where, err);
     if (!status)
         status = launch_range(a->max_context, "max_context", 0, INT32_MAX, where, err);
     if (status)
@@ -105,13 +222,7 @@ static kvk_status decode_measure(const kvk_kernels *k, const struct kvk_decode_a
         return error_set(err, KVK_E_SHAPE, where,
                          "sequences %lld, query_tokens %lld: more rows than a launch takes",
                          (long long)a->sequences, (long long)d->tokens);
-    int64_t context = a->max_context;
-    if (!context) /* what the table can hold */
-        context = a->table_stride < INT32_MAX / k->shape.page_tokens
-                      ? a->table_stride * k->shape.page_tokens
-                      : INT32_MAX;
-    d->splits = a->splits ? a->splits : choose_splits(k, d->base, context);
-    return d->splits > 1 ? workspace_check(k, a, d->rows, d->splits, where, err) : KVK_OK;
+    return decode_splits(k, a, d, where, err);
 }
 
 static kvk_status launch_reduce(const kvk_kernels *k, const struct kvk_decode_args *a,
@@ -133,6 +244,15 @@ static kvk_status launch_reduce(const kvk_kernels *k, const struct kvk_decode_ar
                         err);
 }
 
+/* The members that the two argument structs share. */
+#define ATTENTION(a)                                                                               \
+    {                                                                                              \
+        .query = &(a)->query, .out = &(a)->out, .table = (a)->block_table,                         \
+        .lengths = (a)->lengths, .sinks = (a)->sinks, .alibi = (a)->alibi, .lse = (a)->lse,        \
+        .table_stride = (a)->table_stride, .table_type = (a)->table_type, .window = (a)->window,   \
+        .full = (a)->full, .scale = (a)->scale, .soft_cap = (a)->soft_cap                          \
+    }
+
 kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk_stream stream,
                       kvk_error *err)
 {
@@ -145,11 +265,10 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
         status = launch_range(a->sequences, "sequences", 0, INT32_MAX, __func__, err);
     if (status || !a->sequences)
         return status;
+    const struct launch_attention common = ATTENTION(a);
     status = launch_pool_check(k, &a->pool, &pool, __func__, err);
     if (!status)
-        status = launch_attention_check(k, &a->query, &a->out, a->block_table, a->table_stride,
-                                        a->lengths, a->sinks, a->lse, a->window, a->scale, rows,
-                                        __func__, err);
+        status = launch_attention_check(k, &common, rows, __func__, err);
     if (!status)
         status = decode_measure(k, a, &d, __func__, err);
     if (status)
@@ -161,6 +280,7 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
         .out = (uintptr_t)a->out.data,
         .lse = direct ? (uintptr_t)a->lse : 0,
         .sinks = direct ? (uintptr_t)a->sinks : 0,
+        .alibi = (uintptr_t)a->alibi,
         .table = (uintptr_t)a->block_table,
         .lengths = (uintptr_t)a->lengths,
         .partial = direct ? 0 : (uintptr_t)a->workspace,
@@ -177,7 +297,11 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
         .query_tokens = (int32_t)d.tokens,
         .splits = d.splits,
         .window = a->window,
+        .full = a->full,
+        .table_64 = a->table_type == KVK_INT64,
+        .split_tokens = d.split_tokens,
         .scale = launch_scale(k, a->scale),
+        .soft_cap = a->soft_cap,
     };
     status = d.base * d.splits > LAUNCH_GRID_MOST
                  ? launch_range(d.base * d.splits, "the grid", 1, LAUNCH_GRID_MOST, __func__, err)
@@ -201,11 +325,10 @@ kvk_status kvk_unified(const kvk_kernels *k, const struct kvk_unified_args *a, k
         status = launch_range(a->tokens, "tokens", 0, INT32_MAX, __func__, err);
     if (status || !a->sequences || !a->tokens)
         return status;
+    const struct launch_attention common = ATTENTION(a);
     status = launch_pool_check(k, &a->pool, &pool, __func__, err);
     if (!status)
-        status = launch_attention_check(k, &a->query, &a->out, a->block_table, a->table_stride,
-                                        a->lengths, a->sinks, a->lse, a->window, a->scale, rows,
-                                        __func__, err);
+        status = launch_attention_check(k, &common, rows, __func__, err);
     if (!status)
         status = launch_pointer(a->query_start, "query_start", 4, __func__, err);
     if (status)
@@ -216,6 +339,7 @@ kvk_status kvk_unified(const kvk_kernels *k, const struct kvk_unified_args *a, k
         .out = (uintptr_t)a->out.data,
         .lse = (uintptr_t)a->lse,
         .sinks = (uintptr_t)a->sinks,
+        .alibi = (uintptr_t)a->alibi,
         .table = (uintptr_t)a->block_table,
         .lengths = (uintptr_t)a->lengths,
         .query_start = (uintptr_t)a->query_start,
@@ -230,7 +354,10 @@ kvk_status kvk_unified(const kvk_kernels *k, const struct kvk_unified_args *a, k
         .sequences = (int32_t)a->sequences,
         .kv_heads = k->shape.kv_heads,
         .window = a->window,
+        .full = a->full,
+        .table_64 = a->table_type == KVK_INT64,
         .scale = launch_scale(k, a->scale),
+        .soft_cap = a->soft_cap,
     };
     const struct kernel *kernel = k->kernel[KIND_UNIFIED];
     int64_t tiles =

@@ -39,11 +39,17 @@ kvk_status model_shape(const struct kvk_model *m, struct shape *out, kvk_error *
     out->dtype = m->dtype ? m->dtype : KVK_BFLOAT16;
     out->dequant_dtype = m->dequant_dtype ? m->dequant_dtype : out->dtype;
     out->kinds = m->kinds ? m->kinds : KVK_ALL_KINDS;
+    out->options = m->options;
     if (!m->spec || !*m->spec)
         return ERR(err, KVK_E_ARG, "spec is missing: a preset's name or the path of a .lua file");
     if (out->kinds & ~(unsigned)KVK_ALL_KINDS)
         return ERR(err, KVK_E_ARG, "kinds is 0x%x, accepted bits 0x%x", out->kinds,
                    (unsigned)KVK_ALL_KINDS);
+    if (out->options & ~(unsigned)KVK_ALL_OPTIONS)
+        return ERR(err, KVK_E_UNSUPPORTED,
+                   "options has unknown bits 0x%x, accepted KVK_SOFT_CAP (0x%x), KVK_ALIBI (0x%x)",
+                   out->options & ~(unsigned)KVK_ALL_OPTIONS, (unsigned)KVK_SOFT_CAP,
+                   (unsigned)KVK_ALIBI);
     kvk_status status = in_range("kv_heads", out->kv_heads, 1, HEADS_MOST, err);
     if (!status)
         status = in_range("query_heads", out->query_heads, 1, HEADS_MOST, err);

@@ -57,7 +57,8 @@ void kernels_free(struct kvk_kernels *set)
 static void fill_request(const kvk_context *ctx, const struct kvk_kernels *set, int kind,
                          struct gen_request *r)
 {
-    static const char *const names[KIND_COUNT] = {"store", "decode", "unified", "dequant"};
+    static const char *const names[KIND_COUNT] = {"store",   "decode", "unified",
+                                                  "dequant", "merge",  "copy"};
     const struct shape *s = &set->shape;
     *r = (struct gen_request){
         .spec_text = set->spec_text,
@@ -69,6 +70,7 @@ static void fill_request(const kvk_context *ctx, const struct kvk_kernels *set, 
         .gqa = s->gqa,
         .page_tokens = s->page_tokens,
         .dtype = kind == KIND_DEQUANT ? s->dequant_dtype : s->dtype,
+        .options = kind == KIND_DECODE || kind == KIND_UNIFIED ? s->options : 0,
         .assemble =
             strncmp(ctx->info.target, "sm_", 3) == 0 && ctx->assembler.kind != ASSEMBLER_NONE,
     };
@@ -285,7 +287,7 @@ static int same_model(const struct kvk_kernels *a, const struct kvk_kernels *b)
     return x->kv_heads == y->kv_heads && x->query_heads == y->query_heads &&
            x->head_size == y->head_size && x->value_head_size == y->value_head_size &&
            x->page_tokens == y->page_tokens && x->dtype == y->dtype &&
-           x->dequant_dtype == y->dequant_dtype && x->kinds == y->kinds &&
+           x->dequant_dtype == y->dequant_dtype && x->kinds == y->kinds && x->options == y->options &&
            strcmp(x->layout, y->layout) == 0 && strcmp(a->spec_text, b->spec_text) == 0;
 }
 
@@ -379,6 +381,7 @@ kvk_status kvk_kernel(const kvk_kernels *k, kvk_kind_bits kind, struct kvk_kerne
         return KVK_OK;
     }
     return ERR(err, KVK_E_ARG,
-               "kind is %u, accepted one of KVK_STORE, KVK_DECODE, KVK_UNIFIED, KVK_DEQUANT",
+               "kind is %u, accepted one of KVK_STORE, KVK_DECODE, KVK_UNIFIED, KVK_DEQUANT, "
+               "KVK_MERGE, KVK_COPY",
                (unsigned)kind);
 }

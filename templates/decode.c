@@ -74,12 +74,15 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
     const struct plan *p = a->plan;
     val splits = kb_param(K, "splits"), window = kb_param(K, "window");
     val chunk = kb_udiv(K, kb_addi(K, kb_add(K, w->length, splits), -1), splits);
-    chunk = kb_muli(K, kb_divi(K, kb_addi(K, chunk, p->tile_tokens - 1), p->tile_tokens),
-                    p->tile_tokens);
+    val steps = kb_divi(K, kb_addi(K, chunk, p->tile_tokens - 1), p->tile_tokens);
+    val fixed = kb_param(K, "split_tokens"); /* splits that end at fixed positions */
+    val even = kb_muli(K, steps, p->tile_tokens);
+    chunk = kb_select(K, kb_icmpi(K, KB_SGT, fixed, 0), fixed, even);
     val begin = kb_mul(K, w->split, chunk);
     *end = kb_smin(K, kb_add(K, begin, chunk), w->length);
     val oldest = kb_sub(K, w->length, w->query_tokens); /* position of query token 0 */
     val windowed = kb_icmpi(K, KB_SGT, window, 0);
+    val full = kb_icmpi(K, KB_NE, kb_param(K, "full"), 0);
     for (int i = 0; i < a->shape.lane_rows; i++) {
         val head, valid;
         val token = row_token(K, w, kb_target(K)->ops->x_row(K, i), &head, &valid);
@@ -87,7 +90,9 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
         val reach = kb_addi(K, kb_sub(K, position, window), 1);
         val first = kb_select(K, windowed, kb_smax(K, reach, begin), begin);
         a->first[i] = first;
-        val last = kb_smin(K, position, kb_addi(K, *end, -1));
+        val limit = kb_addi(K, *end, -1);
+        val last = kb_select(K, full, limit, kb_smin(K, position, limit));
+        attend_row_options(K, a, i, position, head, valid);
         a->last[i] = kb_select(K, valid, last, kb_i32(K, -1));
     }
     /* whole steps before the oldest row's window are skipped */
@@ -138,8 +143,7 @@ void template_decode(struct kb *k)
     val start, end;
     attend_begin(K, &a, w.head);
     a.length = w.length;
-    val row = kb_mul(K, kb_zext(K, w.sequence, KB_I64), kb_param(K, "table_stride"));
-    a.table = kb_offset(K, kb_param(K, "table"), kb_shli(K, row, 2));
+    attend_table(K, &a, w.sequence);
     val tile = kb_shared(K, (size_t)plan_tile_bytes(p), 16);
     attend_load_query(K, &a, tile, kb_warp(K), p->warps, kb_param(K, "scale"), query_row, &w);
     kb_barrier(K);

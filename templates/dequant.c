@@ -5,6 +5,7 @@
 #include "templates.h"
 
 #include "part_decode.h"
+#include "part_index.h"
 #include "part_rowpair.h"
 
 static val load_i32(struct kb *k, val base, val index)
@@ -56,9 +57,9 @@ static val page_of(struct kb *k, val sequence, val token)
     val index = kb_divi(K, token, kb_plan(k)->geo.page_tokens);
     val index64 = kb_zext(K, index, KB_I64);
     val entry = kb_add(K, row, index64);
-    val bytes = kb_shli(K, entry, 2);
-    val at = kb_offset(K, table, bytes);
-    return kb_load_once(K, KB_I32, at, 4);
+    val wide = kb_param(K, "table_64");
+    val page = index_load(k, table, entry, wide);
+    return kb_trunc(K, page, KB_I32);
 }
 
 /* Into the range of fp16; a NaN stays one. */

@@ -13,12 +13,12 @@ void attend_begin(struct kb *k, struct attend *a, val head)
     *a = (struct attend){.plan = p, .shape = t->mma};
     a->y_tiles = 16 / a->shape.y_tile;
     a->key_run = p->geo.head_size / a->shape.groups;
-    a->dims = p->geo.value_head_size / p->dim_warps / a->shape.y_tile;
+    a->dims = p->dims;
     a->head = slot_head(K, head);
     a->y = t->ops->y_index(K);
     a->group = t->ops->group(K);
     val slice = kb_remi(K, kb_warp(K), p->dim_warps);
-    a->dim_base = kb_muli(K, slice, a->dims * a->shape.y_tile);
+    a->dim_base = kb_muli(K, slice, p->geo.value_head_size / p->dim_warps);
     attend_tables(K, a);
     int bytes = 16 * p->subtiles * (16 + 4); /* four facts and a sum of squares a token */
     val all = kb_shared(K, (size_t)(bytes * p->warps), 16);

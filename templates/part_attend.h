@@ -20,9 +20,9 @@
 enum {
     ATTEND_ROWS = 2,      /* query rows a lane holds, at most */
     ATTEND_SUBTILES = 2,
-    ATTEND_KEY_WORDS = 64,
-    ATTEND_VALUE_WORDS = 16,
-    ATTEND_CHUNKS = 16,   /* block scales a lane needs of one token, at most */
+    ATTEND_KEY_WORDS = 320,
+    ATTEND_VALUE_WORDS = 32,
+    ATTEND_CHUNKS = 40,   /* block scales a lane needs of one token, at most */
     ATTEND_TOKENS = 16,   /* V tokens of a lane and subtile, at most */
     ATTEND_SUMS = 256
 };
@@ -40,6 +40,9 @@ struct attend {
     val key_table, value_table; /* shared: pair tables, NULL if the codec has none */
     val query;             /* shared: this warp's query tile */
     val scratch;           /* shared: this warp's token facts */
+    val row_sum[ATTEND_ROWS];             /* f32: sum of the row's elements, scaled as its operand; affine keys */
+    val position[ATTEND_ROWS];            /* i32: of the row's token in its sequence */
+    val slope[ATTEND_ROWS], soft_cap;     /* f32: of kernels with these options, in log2 units */
     val row_scale[ATTEND_ROWS];           /* f32: score of a row = product * row_scale * token factor, log2 units */
     val first[ATTEND_ROWS], last[ATTEND_ROWS]; /* i32: visible keys of a row; last < first: none */
 };
@@ -67,19 +70,30 @@ void attend_begin(struct kb *k, struct attend *a, val head);
 void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int members, val scale,
                        val (*row_pointer)(struct kb *k, void *data, val row), void *data);
 void attend_row_scales(struct kb *k, struct attend *a);
+/* What a kernel's options need of a row: its position, its head's slope. Fills row `i`. */
+void attend_row_options(struct kb *k, struct attend *a, int i, val position, val head, val valid);
 /* X operand of k step s; plane 0 = the value or its upper term, 1 = its lower term. pairs[lane_rows * ke / 2]. */
 void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s, int plane, val *pairs);
 
-/* part_codes.c */
+/* part_codes.c. The block table of a sequence; then one step's data. */
+void attend_table(struct kb *k, struct attend *a, val sequence);
 void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c);
-/* part_operand.c: Y operand of k step s for one token row; *squares (may be NULL) gains the sum of its centroids' squares. */
+/* part_key.c: Y operand of k step s for one token row; *squares (may be NULL) gains the sum of its centroids' squares. */
 void attend_key_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int tile, int s, val *pairs,
                         val *squares);
+/* part_value.c: Y operand of dim tile `dim`; valid[e]: the e-th token exists (NULL where no codec needs it). */
 void attend_value_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int dim, val valid[],
                           val *pairs);
 /* What the output sums of dim tile `dim` are multiplied with at the end: V operands may be codes times a power of two. */
 double attend_value_factor(const struct attend *a, int dim);
+/* part_tables.c: pair tables in shared memory, and look-ups. */
 void attend_tables(struct kb *k, struct attend *a);
+/* `bits` bits at bit `at` of a word string, times `scale` (a power of two). */
+val attend_bits(struct kb *k, const val *words, int at, int bits, int scale);
+/* Two bytes, in bits 0-7 and 16-23, of an 8-bit float format -> f16 pair. */
+val attend_float_pair(struct kb *k, enum float_format format, val spread);
+/* First value dim that the lane (or result column) y holds. */
+val attend_first_dim(struct kb *k, const struct attend *a, val y);
 
 /* part_step.c: one step over tokens start .. start + 16 * subtiles - 1. */
 void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c, struct attend_sums *s);

@@ -45,13 +45,10 @@ static void load_scales(struct kb *k, val at, val first_element, int run, int gr
 }
 
 /* A run that begins inside a byte for some lanes (5 dims of 4 bits): loads the bytes it can touch,
-** shifts it down. */
-static void load_bits(struct kb *k, val codes, val first_bit, int bits, int step, val *words)
+** shifts it down. What may lie behind the codes' last byte belongs to the same slot or page. */
+static void load_bits(struct kb *k, val codes, val first_bit, int bits, val *words)
 {
-    int most = 0;
-    for (int i = 0, at = 0; i < 8; i++, at = (at + step) % 8)
-        most = at + bits > most ? at + bits : most;
-    int bytes = (most + 7) / 8, n = (bytes + 3) / 4;
+    int bytes = (7 + bits + 7) / 8, n = (bytes + 3) / 4;
     load_words(K, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bytes, 1, words);
     val shift = kb_andi(K, first_bit, 7);
     val up = kb_sub(K, kb_i32(K, 31), shift);
@@ -65,18 +62,19 @@ static void load_bits(struct kb *k, val codes, val first_bit, int bits, int step
     }
 }
 
-/* `run` codes from element `first` (a multiple of run) on, and the block scales they need. */
+/* `run` codes from element `first` on, and the block scales they need. `step`: first is a multiple of it. */
 static void load_run(struct kb *k, const struct slot_token *token, const struct side *side,
-                     val first, int run, val *words, val *scales)
+                     val first, int run, int step, val *words, val *scales)
 {
-    int bits = run * side->codec.bits;
+    int bits = run * side->codec.bits, unit = step * side->codec.bits;
     val codes = slot_codes(K, token, side);
     val first_bit = kb_muli(K, first, side->codec.bits);
-    if (bits % 8)
-        load_bits(K, codes, first_bit, bits, bits % 8, words);
-    else
-        load_words(K, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bits / 8,
-                   min_int(side->code_align, low_bit(bits / 8)), words);
+    if (bits % 8 || unit % 8) {
+        load_bits(K, codes, first_bit, bits, words);
+    } else {
+        int align = min_int(side->code_align, low_bit(gcd(unit, bits) / 8));
+        load_words(K, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bits / 8, align, words);
+    }
     if (side->scale_bytes) {
         val at_scales = slot_scales(K, token, side);
         load_scales(K, at_scales, first, run, side->codec.group, scales);
@@ -97,6 +95,22 @@ static void load_fields(struct kb *k, const struct attend *a, const struct slot_
         }
 }
 
+void attend_table(struct kb *k, struct attend *a, val sequence)
+{
+    val entries = kb_mul(K, kb_zext(K, sequence, KB_I64), kb_param(K, "table_stride"));
+    val wide = kb_zext(K, kb_param(K, "table_64"), KB_I64);
+    val bytes = kb_shl(K, kb_i64(K, 4), wide);
+    a->table = kb_offset(K, kb_param(K, "table"), kb_mul(K, entries, bytes));
+}
+
+/* Page number of the sequence's page `index`; the low half of an int64 entry is its first word. */
+static val load_page(struct kb *k, const struct attend *a, val index)
+{
+    val bytes = kb_shl(K, kb_i64(K, 4), kb_zext(K, kb_param(K, "table_64"), KB_I64));
+    val at = kb_mul(K, kb_zext(K, index, KB_I64), bytes);
+    return kb_load_once(K, KB_I32, kb_offset(K, a->table, at), 4);
+}
+
 /* Page and first position of subtile `sub`, kept inside the sequence. */
 static void find_subtile(struct kb *k, const struct attend *a, val start, int sub, val *page,
                          val *position)
@@ -105,44 +119,75 @@ static void find_subtile(struct kb *k, const struct attend *a, val start, int su
     val last = kb_andi(K, kb_addi(K, a->length, -1), -16);
     val begin = kb_smin(K, kb_addi(K, start, 16 * sub), last);
     val index = kb_divi(K, begin, tokens);
-    val entry = kb_offset(K, a->table, kb_shli(K, kb_zext(K, index, KB_I64), 2));
-    *page = kb_load_once(K, KB_I32, entry, 4);
+    *page = load_page(K, a, index);
     *position = kb_remi(K, begin, tokens);
+}
+
+/* What attend_load knows of its subtiles, where 16 tokens share a page. */
+struct subtiles {
+    val start, page[ATTEND_SUBTILES], position[ATTEND_SUBTILES];
+};
+
+/* Token `index` (0..15, i32) of a subtile. */
+static struct slot_token find_token(struct kb *k, const struct attend *a, const struct subtiles *s,
+                                    int sub, val index)
+{
+    if (a->plan->paged_subtiles)
+        return slot_token(K, &a->head, s->page[sub], kb_add(K, s->position[sub], index));
+    int tokens = a->plan->geo.page_tokens;
+    val at = kb_add(K, kb_addi(K, s->start, 16 * sub), index);
+    at = kb_smin(K, at, kb_addi(K, a->length, -1));
+    val page = load_page(K, a, kb_divi(K, at, tokens));
+    return slot_token(K, &a->head, page, kb_remi(K, at, tokens));
+}
+
+/* The one token whose facts this lane prepares: lane % (16 * subtiles). */
+static struct slot_token own_token(struct kb *k, const struct attend *a, const struct subtiles *s)
+{
+    val index = kb_andi(K, kb_lane(K), 15);
+    if (a->plan->subtiles == 1)
+        return find_token(K, a, s, 0, index);
+    val upper = kb_icmpi(K, KB_NE, kb_andi(K, kb_lane(K), 16), 0);
+    struct subtiles own = *s;
+    if (a->plan->paged_subtiles) {
+        own.page[0] = kb_select(K, upper, s->page[1], s->page[0]);
+        own.position[0] = kb_select(K, upper, s->position[1], s->position[0]);
+    } else {
+        own.start = kb_select(K, upper, kb_addi(K, s->start, 16), s->start);
+    }
+    return find_token(K, a, &own, 0, index);
+}
+
+static void load_subtile(struct kb *k, const struct attend *a, const struct subtiles *s, int sub,
+                         struct attend_codes *c)
+{
+    const struct slot *slot = &a->plan->slot;
+    int dims = a->dims, step = a->plan->dims_overlap ? gcd(dims, a->plan->dims_overlap) : dims;
+    val key_first = kb_muli(K, a->group, a->key_run);
+    val value_first = attend_first_dim(K, a, a->y);
+    for (int t = 0; t < a->y_tiles; t++) {
+        val index = kb_addi(K, a->y, t * a->shape.y_tile);
+        struct slot_token token = find_token(K, a, s, sub, index);
+        load_run(K, &token, &slot->key, key_first, a->key_run, a->key_run, c->key[sub][t],
+                 c->key_scale[sub][t]);
+    }
+    for (int e = 0; e < a->shape.ke; e++) {
+        val index = kb_target(K)->ops->k_index(K, e);
+        struct slot_token token = find_token(K, a, s, sub, index);
+        load_run(K, &token, &slot->value, value_first, dims, step, c->value[sub][e],
+                 c->value_scale[sub][e]);
+    }
 }
 
 void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c)
 {
-    val page[ATTEND_SUBTILES] = {NULL}, position[ATTEND_SUBTILES] = {NULL};
-    const struct slot *slot = &a->plan->slot;
-    int n = a->plan->subtiles;
-    val key_first = kb_muli(K, a->group, a->key_run);
-    val value_first = kb_add(K, a->dim_base, kb_muli(K, a->y, a->dims));
-    for (int u = 0; u < n; u++)
-        find_subtile(K, a, start, u, &page[u], &position[u]);
-    for (int u = 0; u < n; u++) {
-        for (int t = 0; t < a->y_tiles; t++) {
-            val at = kb_add(K, position[u], kb_addi(K, a->y, t * a->shape.y_tile));
-            struct slot_token token = slot_token(K, &a->head, page[u], at);
-            load_run(K, &token, &slot->key, key_first, a->key_run, c->key[u][t],
-                     c->key_scale[u][t]);
-        }
-        for (int e = 0; e < a->shape.ke; e++) {
-            val index = kb_target(K)->ops->k_index(K, e);
-            struct slot_token token =
-                slot_token(K, &a->head, page[u], kb_add(K, position[u], index));
-            load_run(K, &token, &slot->value, value_first, a->dims, c->value[u][e],
-                     c->value_scale[u][e]);
-        }
-    }
+    struct subtiles s = {.start = start};
+    for (int u = 0; a->plan->paged_subtiles && u < a->plan->subtiles; u++)
+        find_subtile(K, a, start, u, &s.page[u], &s.position[u]);
+    for (int u = 0; u < a->plan->subtiles; u++)
+        load_subtile(K, a, &s, u, c);
     if (!a->plan->slot.fields)
         return;
-    val own_page = page[0], own_position = position[0];
-    if (n == 2) {
-        val upper = kb_icmpi(K, KB_NE, kb_andi(K, kb_lane(K), 16), 0);
-        own_page = kb_select(K, upper, page[1], page[0]);
-        own_position = kb_select(K, upper, position[1], position[0]);
-    }
-    val at = kb_add(K, own_position, kb_andi(K, kb_lane(K), 15));
-    struct slot_token token = slot_token(K, &a->head, own_page, at);
+    struct slot_token token = own_token(K, a, &s);
     load_fields(K, a, &token, c->field);
 }

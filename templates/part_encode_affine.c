@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** part_encode_affine.c - codes between a minimum and a maximum, scale and zero in two fields
-** (formats.md section 8.3).
+** (formats.md sections 8.3 and 12.2).
 */
 #include "part_encode.h"
 
@@ -57,6 +57,22 @@ static val quantise(struct kb *k, val x, val z, val inverse, int top)
     return kb_fptoui(K, q);
 }
 
+/* A number as its fp16 field holds it. */
+static val as_stored(struct kb *k, val x)
+{
+    val half = kb_to_half(K, x, KB_F16);
+    return kb_to_f32(K, half);
+}
+
+/* 1 / s, or 0 where a scale was stored as 0: all codes are 0 then. */
+static val stored_inverse(struct kb *k, val s)
+{
+    val one = kb_f32(K, 1), zero = kb_f32(K, 0);
+    val inverse = kb_fdiv(K, one, s);
+    val some = kb_fcmp(K, KB_ONE, s, zero);
+    return kb_select(K, some, inverse, zero);
+}
+
 void encode_affine(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out)
 {
     int top = (1 << side->codec.bits) - 1;
@@ -66,9 +82,16 @@ void encode_affine(struct kb *k, const struct side *side, struct rowvec *v, stru
     range(k, v, &least, &most);
     val z = encode_sanitise(K, least, bound);
     val s = scale_of(k, z, most, top);
-    val inverse = kb_fdiv(K, one, s);
-    for (int i = 0; i < v->e; i++)
-        out->code[i] = quantise(k, v->x[i], z, inverse, top);
     out->field[0] = s;
     out->field[1] = z;
+    val inverse;
+    if (side->codec.stored_params) {
+        s = as_stored(k, s);
+        z = as_stored(k, z);
+        inverse = stored_inverse(k, s);
+    } else {
+        inverse = kb_fdiv(K, one, s);
+    }
+    for (int i = 0; i < v->e; i++)
+        out->code[i] = quantise(k, v->x[i], z, inverse, top);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_encode_block.c - FP4 E2M1 elements with one scale a group (formats.md sections 10.3 and 15).
+** part_encode_block.c - FP4 E2M1 elements with one scale a group (formats.md sections 10.3, 12.3
+** and 15).
 */
 #include "part_encode.h"
 
@@ -60,9 +61,10 @@ static val code_nearest(struct kb *k, val w)
 }
 
 /* Biased exponent of the group scale; 0 for a group that becomes zero. */
-static val scale_ultraquant(struct kb *k, val amax)
+static val scale_ultraquant(struct kb *k, const struct codec *codec, val amax)
 {
-    val constant = kb_f32_bits(K, 0x3E1FBE77); /* 0.156 */
+    float chosen = codec->scale_constant > 0 ? codec->scale_constant : 0.156f;
+    val constant = kb_f32(K, (double)chosen);
     val r = kb_fmul(K, amax, constant);
     val bits = kb_bitcast(K, r, KB_I32);
     val exponent = kb_lshri(K, bits, 23);
@@ -103,13 +105,67 @@ static val unscale(struct kb *k, val x, val biased)
     return kb_select(K, some, scaled, zero);
 }
 
-static void encode_exponent_group(struct kb *k, enum block_rule rule, val amax, const val *x, int n,
-                                  val *scale, val *code)
+/* Value of a code. */
+static val e2m1_value(struct kb *k, val code)
 {
-    *scale = rule == BLOCK_ULTRAQUANT ? scale_ultraquant(k, amax) : scale_mxfp4(k, amax);
+    static const float level[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    val index = kb_andi(K, code, 7), x = kb_f32(K, level[0]);
+    for (int i = 1; i < 8; i++) {
+        val here = kb_icmpi(K, KB_EQ, index, i);
+        val value = kb_f32(K, level[i]);
+        x = kb_select(K, here, value, x);
+    }
+    val negated = kb_fneg(K, x);
+    val sign = kb_andi(K, code, 8);
+    val negative = kb_icmpi(K, KB_NE, sign, 0);
+    return kb_select(K, negative, negated, x);
+}
+
+/* Codes of the lane's n elements of a group; error[i]: their squared errors in units of `unit`
+** scales. */
+static void try_scale(struct kb *k, val scale, const val *x, int n, double unit, val *code,
+                      val *error)
+{
+    val units = kb_f32(K, unit);
+    for (int i = 0; i < n; i++) {
+        val w = unscale(k, x[i], scale);
+        code[i] = code_ultraquant(k, w);
+        val level = e2m1_value(k, code[i]);
+        val off = kb_fsub(K, w, level);
+        val scaled = kb_fmul(K, off, units);
+        error[i] = kb_fmul(K, scaled, scaled);
+    }
+}
+
+/* The scale or its double, whichever leaves the smaller squared error; a tie leaves the scale. */
+static void search_scale(struct kb *k, const struct side *side, const struct rowvec *v, int j,
+                         int n, struct encoded *out)
+{
+    int group = side->codec.group;
+    val code[ROWVEC_MAX], error[ROWVEC_MAX];
+    const val *x = v->x + j * n;
+    val *scale = &out->scale[j];
+    try_scale(k, *scale, x, n, 1, out->code + j * n, error);
+    val narrow = rowvec_group_sum(k, v, error, group, n);
+    val next = kb_addi(K, *scale, 1);
+    try_scale(k, next, x, n, 2, code, error);
+    val wide = rowvec_group_sum(k, v, error, group, n);
+    val some = kb_icmpi(K, KB_NE, *scale, 0); /* a group that becomes zero stays one */
+    val less = kb_fcmp(K, KB_OLT, wide, narrow);
+    val better = kb_and(K, some, less);
+    *scale = kb_select(K, better, next, *scale);
+    for (int i = 0; i < n; i++)
+        out->code[j * n + i] = kb_select(K, better, code[i], out->code[j * n + i]);
+}
+
+static void encode_exponent_group(struct kb *k, const struct codec *codec, val amax, const val *x,
+                                  int n, val *scale, val *code)
+{
+    int ultra = codec->rule == BLOCK_ULTRAQUANT;
+    *scale = ultra ? scale_ultraquant(k, codec, amax) : scale_mxfp4(k, amax);
     for (int i = 0; i < n; i++) {
         val w = unscale(k, x[i], *scale);
-        code[i] = rule == BLOCK_ULTRAQUANT ? code_ultraquant(k, w) : code_nearest(k, w);
+        code[i] = ultra ? code_ultraquant(k, w) : code_nearest(k, w);
     }
 }
 
@@ -153,10 +209,13 @@ void encode_block(struct kb *k, const struct side *side, struct rowvec *v, struc
     for (int i = 0; i < v->e; i++)
         magnitude[i] = kb_fabs(K, v->x[i]);
     int groups = rowvec_group_max(k, v, magnitude, side->codec.group, amax), n = v->e / groups;
-    for (int j = 0; j < groups; j++)
+    for (int j = 0; j < groups; j++) {
         if (rule == BLOCK_NVFP4)
             encode_nvfp4_group(k, amax[j], v->x + j * n, n, &out->scale[j], out->code + j * n);
         else
-            encode_exponent_group(k, rule, amax[j], v->x + j * n, n, &out->scale[j],
+            encode_exponent_group(k, &side->codec, amax[j], v->x + j * n, n, &out->scale[j],
                                   out->code + j * n);
+        if (side->codec.scale_search)
+            search_scale(k, side, v, j, n, out);
+    }
 }

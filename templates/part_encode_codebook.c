@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_encode_codebook.c - direction by centroids, length by one field (formats.md section 8.1).
+** part_encode_codebook.c - direction by centroids, length by one field (formats.md sections 8.1
+** and 12.1).
 */
 #include "part_encode.h"
 
@@ -44,9 +45,9 @@ static val index_of(struct kb *k, const float *mid, int bits, val y)
     return index;
 }
 
-/* 1 / length of the vector of chosen centroids. */
-static val inverse_length(struct kb *k, const struct rowvec *v, const float *centroids, int bits,
-                          const val *code)
+/* Length of the vector of chosen centroids. */
+static val chosen_length(struct kb *k, const struct rowvec *v, const float *centroids, int bits,
+                         const val *code)
 {
     float squares[SPEC_MAX_CENTROIDS];
     val c2[ROWVEC_MAX];
@@ -55,10 +56,44 @@ static val inverse_length(struct kb *k, const struct rowvec *v, const float *cen
     for (int i = 0; i < v->e; i++)
         c2[i] = codebook_pick(K, squares, bits, code[i]);
     val sum = rowvec_sum(k, v, c2);
-    val little = kb_f32(K, 1e-16), one = kb_f32(K, 1);
+    val little = kb_f32(K, 1e-16);
     val square = kb_fadd(K, sum, little);
-    val length = kb_sqrt(K, square);
-    return kb_fdiv(K, one, length);
+    return kb_sqrt(K, square);
+}
+
+/* Product of the normalised vector with its chosen centroids. */
+static val chosen_product(struct kb *k, const struct rowvec *v, const float *centroids, int bits,
+                          const val *code)
+{
+    val products[ROWVEC_MAX];
+    for (int i = 0; i < v->e; i++) {
+        val c = codebook_pick(K, centroids, bits, code[i]);
+        products[i] = kb_fmul(K, v->x[i], c);
+    }
+    return rowvec_sum(k, v, products);
+}
+
+/* The number that is stored. Unbiased: <x, decoded x> = <x, x>, where the product with the centroids
+** allows it (a table of the user's own may turn a vector round; a zero vector has none). */
+static val stored_norm(struct kb *k, const struct side *side, const struct rowvec *v,
+                       const float *centroids, val norm, const val *code)
+{
+    int bits = side->codec.bits, unbiased = side->codec.unbiased_norm;
+    val one = kb_f32(K, 1), zero = kb_f32(K, 0), length = one, usual = norm;
+    if (side->norm_at_store || (unbiased && side->norm_at_read))
+        length = chosen_length(k, v, centroids, bits, code);
+    if (side->norm_at_store) {
+        val inverse = kb_fdiv(K, one, length);
+        usual = kb_fmul(K, norm, inverse);
+    }
+    if (!unbiased)
+        return usual;
+    val product = chosen_product(k, v, centroids, bits, code);
+    val scalar = kb_fdiv(K, norm, product);
+    if (side->norm_at_read) /* the reader divides by the length */
+        scalar = kb_fmul(K, scalar, length);
+    val positive = kb_fcmp(K, KB_OGT, product, zero);
+    return kb_select(K, positive, scalar, usual);
 }
 
 void encode_codebook(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out)
@@ -67,15 +102,12 @@ void encode_codebook(struct kb *k, const struct side *side, struct rowvec *v, st
     int bits = side->codec.bits;
     codebook_of_side(side, centroids);
     codebook_midpoints(centroids, 1 << bits, mid);
-    val scalar = normalise(k, v);
+    val norm = normalise(k, v);
     if (side->codec.rotation == ROTATION_HADAMARD)
         rotate(k, v);
     for (int i = 0; i < v->e; i++)
         out->code[i] = index_of(k, mid, bits, v->x[i]);
-    if (side->norm_at_store) {
-        val inverse = inverse_length(k, v, centroids, bits, out->code);
-        scalar = kb_fmul(K, scalar, inverse);
-    }
+    val scalar = stored_norm(k, side, v, centroids, norm, out->code);
     val most = kb_f32(K, 65504);
     out->field[0] = kb_fmin(K, scalar, most);
 }

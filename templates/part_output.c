@@ -10,11 +10,20 @@ static int row_sum(const struct attend *a, int d, int row, int e)
     return (d * a->shape.lane_rows + row) * a->shape.ye + e;
 }
 
+/* Lanes at the end of a row whose dims the tile does not divide take the last ones, which others hold as
+** well: they compute and write the same bits. */
+val attend_first_dim(struct kb *k, const struct attend *a, val y)
+{
+    val first = kb_muli(K, y, a->dims);
+    if (a->plan->dims_overlap)
+        first = kb_smin(K, first, kb_i32(K, a->plan->dims_overlap));
+    return kb_add(K, a->dim_base, first);
+}
+
 /* First of the `dims` neighbouring dims that result column e stands for. */
 static val first_dim(struct kb *k, const struct attend *a, int e)
 {
-    val y = kb_target(K)->ops->result_y(K, e);
-    return kb_add(K, a->dim_base, kb_muli(K, y, a->dims));
+    return attend_first_dim(K, a, kb_target(K)->ops->result_y(K, e));
 }
 
 /* 1 / x, and 0 where nothing was summed: rows without keys are zeros. */

@@ -104,13 +104,17 @@ void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int
     rowvec_make(K, &v, p->geo.head_size);
     rowvec_load(K, &v, type, row_pointer(K, data, row));
     prepare_row(K, p, &v, &down, &up);
+    val sum = p->spec.key.kind == CODEC_AFFINE ? rowvec_sum(K, &v, v.x) : NULL;
     val column = kb_muli(K, kb_lane(K), v.e * 2);
     val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
     struct rowvec_if active = rowvec_if_active(K, &v);
     store_row(K, p, &v, kb_offset(K, tile, at));
     val factor = kb_fmul(K, up, scale2); /* the maximum is only known to active lanes */
     val factors = kb_offseti(K, tile, planes(p) * plane_bytes(p));
-    kb_store(K, factor, kb_offset(K, factors, kb_shli(K, row, 2)), 4);
+    factors = kb_offset(K, factors, kb_shli(K, row, 2));
+    kb_store(K, factor, factors, 4);
+    if (sum)
+        kb_store(K, sum, kb_offseti(K, factors, 64), 4);
     rowvec_endif(K, &active);
     row = kb_addi(K, row, members);
     kb_loop_end(K, &rows);
@@ -122,7 +126,39 @@ void attend_row_scales(struct kb *k, struct attend *a)
     val factors = kb_offseti(K, a->query, planes(a->plan) * plane_bytes(a->plan));
     for (int i = 0; i < a->shape.lane_rows; i++) {
         val row = kb_target(K)->ops->x_row(K, i);
-        a->row_scale[i] = kb_load(K, KB_F32, kb_offset(K, factors, kb_shli(K, row, 2)), 4);
+        val at = kb_offset(K, factors, kb_shli(K, row, 2));
+        a->row_scale[i] = kb_load(K, KB_F32, at, 4);
+        if (a->plan->spec.key.kind == CODEC_AFFINE)
+            a->row_sum[i] = kb_load(K, KB_F32, kb_offseti(K, at, 64), 4);
+    }
+}
+
+void attend_row_options(struct kb *k, struct attend *a, int i, val position, val head, val valid)
+{
+    val log2e = kb_f32(K, 1.4426950408889634);
+    a->position[i] = position;
+    if (a->plan->geo.options & KVK_SOFT_CAP)
+        a->soft_cap = kb_fmul(K, kb_param(K, "soft_cap"), log2e);
+    if (!(a->plan->geo.options & KVK_ALIBI))
+        return;
+    val own = kb_select(K, valid, head, kb_i32(K, 0));
+    val slope = kb_load(K, KB_F32, kb_offset(K, kb_param(K, "alibi"), kb_shli(K, own, 2)), 4);
+    a->slope[i] = kb_fmul(K, slope, log2e);
+}
+
+/* n pairs, of which `held` are the lane's own; the others, past its share of D, are zeros. */
+static void load_pairs(struct kb *k, val at, int n, int held, int align, val *pairs)
+{
+    for (int w = 0; w < n; w++) {
+        if (w >= held) {
+            pairs[w] = kb_i32(K, 0);
+        } else if (align == 8 && w + 1 < n && w + 1 < held) {
+            val two = kb_load(K, KB_VEC(KB_I32, 2), kb_offseti(K, at, w * 4), 8);
+            pairs[w] = kb_extract(K, two, 0);
+            pairs[++w] = kb_extract(K, two, 1);
+        } else {
+            pairs[w] = kb_load(K, KB_I32, kb_offseti(K, at, w * 4), 4);
+        }
     }
 }
 
@@ -136,12 +172,6 @@ void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s,
         val column = kb_muli(K, a->group, a->key_run * 2);
         val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
         val first = kb_offseti(K, kb_offset(K, tile, at), plane * plane_bytes(p) + s * ke * 2);
-        /* a lane's share may begin at any even multiple of its own size: 8 bytes hold for every
-        ** shape */
-        for (int w = 0; w < n; w += 2) {
-            val two = kb_load(K, KB_VEC(KB_I32, 2), kb_offseti(K, first, w * 4), 8);
-            pairs[i * n + w] = kb_extract(K, two, 0);
-            pairs[i * n + w + 1] = kb_extract(K, two, 1);
-        }
+        load_pairs(K, first, n, (a->key_run - s * ke) / 2, a->key_run % 4 ? 4 : 8, pairs + i * n);
     }
 }

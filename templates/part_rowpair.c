@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_rowpair.c - which (row, head) a warp of store or dequant handles, and where its rows of K
-** and V lie.
+** part_rowpair.c - which (row, head) a warp handles in the kinds that do not attend, and where rows
+** of K and V lie.
 */
 #include "part_rowpair.h"
 
-struct rowpair rowpair_begin(struct kb *k)
+struct rowpair rowpair_begin(struct kb *k) { return rowpair_begin_of(k, "rows", "kv_heads"); }
+
+struct rowpair rowpair_begin_of(struct kb *k, const char *rows_name, const char *heads_name)
 {
     struct rowpair pair;
     val cta = kb_cta(K), warp = kb_warp(K);
     val first = kb_muli(K, cta, kb_plan(k)->vectors);
     val vector = kb_add(K, first, warp);
-    val heads = kb_param(K, "kv_heads");
+    val heads = kb_param(K, heads_name);
     val row = kb_udiv(K, vector, heads);
     val whole = kb_mul(K, row, heads);
     pair.head = kb_sub(K, vector, whole);
     pair.row = kb_zext(K, row, KB_I64);
-    val rows = kb_param(K, "rows");
+    val rows = kb_param(K, rows_name);
     val beyond = kb_icmp(K, KB_SGE, pair.row, rows);
     kb_return_if(K, beyond);
     return pair;

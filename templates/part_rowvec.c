@@ -143,6 +143,13 @@ val rowvec_max(struct kb *k, const struct rowvec *v, const val *x)
     return reduce_all(k, v, x, infinity, kb_fmax);
 }
 
+val rowvec_group_sum(struct kb *k, const struct rowvec *v, const val *x, int group, int n)
+{
+    struct rowvec part = *v;
+    part.e = n;
+    return reduce(k, &part, x, group / n, kb_fadd);
+}
+
 int rowvec_group_max(struct kb *k, const struct rowvec *v, const val *x, int group, val *out)
 {
     struct rowvec part = *v;

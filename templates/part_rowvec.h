@@ -44,6 +44,8 @@ val rowvec_max(struct kb *k, const struct rowvec *v, const val *x); /* no NaN in
 /* Maximum over each aligned group of `group` elements (a power of two that divides D); out[j] is that of the lane's
 ** group j. Returns how many groups begin or lie in a lane: max(1, e / group). */
 int rowvec_group_max(struct kb *k, const struct rowvec *v, const val *x, int group, val *out);
+/* Sum over one such group: x are the n elements of it that the lane holds. The tree over the index in the group. */
+val rowvec_group_sum(struct kb *k, const struct rowvec *v, const val *x, int group, int n);
 
 /* part_rotate.c: Walsh-Hadamard over blocks of rowvec_order(d), its own inverse.
 ** The plain form multiplies once at the end; the staged one after each butterfly (formats.md section 10.3). */

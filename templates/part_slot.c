@@ -4,11 +4,11 @@
 */
 #include "part_slot.h"
 
-static void head_aos(struct kb *k, struct slot_head *h, val head)
+static void head_aos(struct kb *k, const struct slot_pool *pool, struct slot_head *h, val head)
 {
-    val stride = kb_param(K, "head_stride");
+    val stride = kb_param(K, pool->head_stride);
     h->record = kb_mul(K, head, stride);
-    h->step = kb_param(K, "position_stride");
+    h->step = kb_param(K, pool->position_stride);
 }
 
 static void head_soa(struct kb *k, struct slot_head *h, val head)
@@ -24,16 +24,22 @@ static void head_soa(struct kb *k, struct slot_head *h, val head)
 
 struct slot_head slot_head(struct kb *k, val head)
 {
+    static const struct slot_pool own = {"cache", "page_stride", "position_stride", "head_stride"};
+    return slot_head_of(k, &own, head);
+}
+
+struct slot_head slot_head_of(struct kb *k, const struct slot_pool *pool, val head)
+{
     const struct plan *p = kb_plan(k);
     struct slot_head h = {
         .slot = &p->slot, .layout = p->geo.layout, .page_tokens = p->geo.page_tokens};
-    h.cache = kb_param(K, "cache");
-    h.page_stride = kb_param(K, "page_stride");
+    h.cache = kb_param(K, pool->cache);
+    h.page_stride = kb_param(K, pool->page_stride);
     val wide = kb_zext(K, head, KB_I64);
     if (h.layout == LAYOUT_SOA)
         head_soa(k, &h, wide);
     else
-        head_aos(k, &h, wide);
+        head_aos(k, pool, &h, wide);
     return h;
 }
 

@@ -12,7 +12,7 @@ enum {
 enum { FACT_KEY, FACT_LOG_SCALE, FACT_SCALE, FACT_ZERO, FACTS };
 
 struct token_facts {
-    val f[FACTS], squares;
+    val f[FACTS], key_zero;
 };
 
 static int tokens_of(const struct attend *a) { return 16 * a->plan->subtiles; }
@@ -26,33 +26,60 @@ static val log_scale(struct kb *k, val s)
     return kb_sitofp(K, e);
 }
 
+/* Field i of a side of the lane's own token, made finite. */
+static val field(struct kb *k, const struct attend *a, const struct attend_codes *c, bool value,
+                 int i)
+{
+    int first = value ? a->plan->slot.key.fields : 0;
+    return slot_finite_field(K, c->field[first + i]);
+}
+
+/* Stored value fields of a token that does not exist may be anything: replaced by selection. */
+static void value_facts(struct kb *k, const struct attend *a, const struct attend_codes *c,
+                        val exists, val *fact)
+{
+    const struct side *side = &a->plan->slot.value;
+    val none = kb_f32(K, 0);
+    val s = kb_select(K, exists, field(K, a, c, true, 0), none);
+    fact[FACT_LOG_SCALE] = log_scale(K, s);
+    fact[FACT_SCALE] = s;
+    if (side->codec.kind != CODEC_AFFINE)
+        return;
+    val z = kb_select(K, exists, field(K, a, c, true, 1), none);
+    val middle = kb_f32(K, a->plan->subnormal_codes ? 0 : 1 << (side->codec.bits - 1));
+    fact[FACT_ZERO] = kb_fma(K, s, middle, z);
+}
+
+static val extra_at(struct kb *k, const struct attend *a, val token)
+{
+    val at = kb_offset(K, a->scratch, kb_shli(K, token, 2));
+    return kb_offseti(K, at, tokens_of(a) * FACTS * 4);
+}
+
 /* Each lane prepares the facts of token lane % tokens; lanes beyond repeat them. */
 static void put_facts(struct kb *k, const struct attend *a, val start, const struct attend_codes *c)
 {
     const struct slot *slot = &a->plan->slot;
-    int tokens = tokens_of(a), field = 0;
-    val token = kb_andi(K, kb_lane(K), tokens - 1);
+    int tokens = tokens_of(a);
+    val token = kb_andi(K, kb_lane(K), tokens - 1), key_zero = NULL;
     val exists = kb_icmp(K, KB_SLT, kb_add(K, start, token), a->length);
     val fact[FACTS] = {kb_f32(K, 1), kb_f32(K, 0), kb_f32(K, 1), kb_f32(K, 0)};
     if (slot->key.fields)
-        fact[FACT_KEY] = slot_finite_field(K, c->field[field++]);
-    if (slot->value.fields) {
-        val s = slot_finite_field(K, c->field[field]);
-        val z = slot_finite_field(K, c->field[field + 1]);
-        s = kb_select(K, exists, s,
-                      kb_f32(K, 0)); /* by selection: what an unused slot holds may be anything */
-        z = kb_select(K, exists, z, kb_f32(K, 0));
-        val middle = kb_f32(K, a->plan->subnormal_codes ? 0 : 1 << (slot->value.codec.bits - 1));
-        fact[FACT_LOG_SCALE] = log_scale(K, s);
-        fact[FACT_SCALE] = s;
-        fact[FACT_ZERO] = kb_fma(K, s, middle, z);
+        fact[FACT_KEY] = field(K, a, c, false, 0);
+    if (slot->key.codec.kind == CODEC_AFFINE) {
+        val middle = kb_f32(K, 1 << (slot->key.codec.bits - 1));
+        key_zero = kb_fma(K, fact[FACT_KEY], middle, field(K, a, c, false, 1));
     }
+    if (slot->value.fields)
+        value_facts(K, a, c, exists, fact);
     kb_warp_sync(K); /* the step before has read its facts */
     val all = kb_vec(K, fact, FACTS);
     kb_store(K, all, kb_offset(K, a->scratch, kb_shli(K, token, 4)), 16);
+    if (key_zero)
+        kb_store(K, key_zero, extra_at(K, a, token), 4);
 }
 
-/* Sums of squares live behind the facts, one f32 a token. */
+/* Sums of squares of centroids lie where affine keys have their zero. */
 static void put_squares(struct kb *k, const struct attend *a, val squares, int first)
 {
     int masks[4], n = kb_target(K)->ops->group_masks(kb_target(K), masks);
@@ -60,20 +87,21 @@ static void put_squares(struct kb *k, const struct attend *a, val squares, int f
         val other = kb_shuffle_xor(K, squares, masks[i]);
         squares = kb_fadd(K, squares, other);
     }
-    val at = kb_offset(K, a->scratch, kb_shli(K, a->y, 2));
-    kb_store(K, squares, kb_offseti(K, at, tokens_of(a) * FACTS * 4 + first * 4), 4);
+    kb_store(K, squares, extra_at(K, a, kb_addi(K, a->y, first)), 4);
 }
 
 static void get_facts(struct kb *k, const struct attend *a, int first, int e, struct token_facts *t)
 {
     val token = kb_addi(K, kb_target(K)->ops->result_y(K, e), first);
-    val v = kb_load(K, KB_VEC(KB_F32, FACTS), kb_offset(K, a->scratch, kb_shli(K, token, 4)), 16);
+    val at = kb_offset(K, a->scratch, kb_shli(K, token, 4));
+    val v = kb_load(K, KB_VEC(KB_F32, FACTS), at, 16);
     for (int i = 0; i < FACTS; i++)
         t->f[i] = kb_extract(K, v, i);
+    if (a->plan->slot.key.codec.kind == CODEC_AFFINE)
+        t->key_zero = kb_load(K, KB_F32, extra_at(K, a, token), 4);
     if (!a->plan->slot.key.norm_at_read)
         return;
-    val at = kb_offset(K, a->scratch, kb_shli(K, token, 2));
-    val squares = kb_load(K, KB_F32, kb_offseti(K, at, tokens_of(a) * FACTS * 4), 4);
+    val squares = kb_load(K, KB_F32, extra_at(K, a, token), 4);
     val inverse = kb_rsqrt(K, kb_fadd(K, squares, kb_f32(K, 1e-16)));
     t->f[FACT_KEY] = kb_fmul(K, t->f[FACT_KEY], inverse);
 }
@@ -100,7 +128,7 @@ static void products(struct kb *k, const struct attend *a, const struct attend_c
         kb_i32(K,
                0)); /* else the operands of all steps would be kept in registers across the loop */
     val tile = kb_offset(K, a->query, again);
-    for (int s = 0; s < a->key_run / a->shape.ke; s++) {
+    for (int s = 0; s * a->shape.ke < a->key_run; s++) {
         val x[16], low[16], y[8];
         attend_query_operand(K, a, tile, s, 0, x);
         if (p->key_operand == OPERAND_BF16_SPLIT)
@@ -117,8 +145,37 @@ static void products(struct kb *k, const struct attend *a, const struct attend_c
             put_squares(K, a, squares[i], i * a->shape.y_tile);
 }
 
-/* Products to masked scores t; u = t + log scale decides the reference. Facts of each result's
-** token come back in `facts`. */
+/* soft_cap * tanh(t / soft_cap), in log2 units throughout: tanh x = 1 - 2 / (e^2x + 1). */
+static val cap_score(struct kb *k, const struct attend *a, val t)
+{
+    val x = kb_fmul(K, t, kb_rcp(K, a->soft_cap));
+    val power = kb_exp2(K, kb_fmul(K, x, kb_f32(K, 2 * 1.4426950408889634)));
+    val inverse = kb_rcp(K, kb_fadd(K, power, kb_f32(K, 1)));
+    val tanh = kb_fma(K, inverse, kb_f32(K, -2), kb_f32(K, 1));
+    return kb_fmul(K, tanh, a->soft_cap);
+}
+
+/* A product to a score in log2 units. */
+static val score(struct kb *k, const struct attend *a, val product, const struct token_facts *t,
+                 int row, val key)
+{
+    val x = product;
+    if (a->plan->slot.key.fields)
+        x = kb_fmul(K, x, t->f[FACT_KEY]);
+    if (a->plan->slot.key.codec.kind == CODEC_AFFINE)
+        x = kb_fma(K, t->key_zero, a->row_sum[row], x);
+    x = kb_fmul(K, x, a->row_scale[row]);
+    if (a->plan->geo.options & KVK_SOFT_CAP)
+        x = cap_score(K, a, x);
+    if (a->plan->geo.options & KVK_ALIBI) {
+        val distance = kb_sitofp(K, kb_sub(K, key, a->position[row]));
+        x = kb_fma(K, distance, a->slope[row], x);
+    }
+    return x;
+}
+
+/* Products to masked scores t; u = t + log scale decides the reference. Facts of each result's token
+** come back in `facts`. */
 static void scores(struct kb *k, const struct attend *a, val start, val *r, val *u,
                    struct token_facts *facts)
 {
@@ -131,15 +188,13 @@ static void scores(struct kb *k, const struct attend *a, val start, val *r, val 
             val key = kb_add(K, start, kb_addi(K, kb_target(K)->ops->result_y(K, e), first));
             for (int row = 0; row < a->shape.lane_rows; row++) {
                 int at = result_index(a, i / a->y_tiles, i % a->y_tiles, row, e);
-                val x = kb_fmul(K, r[at], a->row_scale[row]);
-                if (a->plan->slot.key.fields)
-                    x = kb_fmul(K, x, t->f[FACT_KEY]);
+                val x = score(K, a, r[at], t, row, key);
                 val not_early = kb_icmp(K, KB_SGE, key, a->first[row]);
                 val not_late = kb_icmp(K, KB_SLE, key, a->last[row]);
                 val visible = kb_and(K, not_early, not_late);
                 r[at] = kb_select(K, visible, x, kb_f32_bits(K, 0xff800000));
-                u[at] =
-                    a->plan->slot.value.fields ? kb_fadd(K, r[at], t->f[FACT_LOG_SCALE]) : r[at];
+                bool scaled = a->plan->slot.value.fields;
+                u[at] = scaled ? kb_fadd(K, r[at], t->f[FACT_LOG_SCALE]) : r[at];
             }
         }
 }
@@ -184,10 +239,10 @@ static void weights(struct kb *k, const struct attend *a, val *r, const val *u,
                 val p = kb_exp2(K, kb_fsub(K, r[at], safe));
                 s->l[row] = kb_fadd(K, s->l[row], p);
                 r[at] = p;
-                if (a->plan->slot.value.fields) {
-                    s->z[row] = kb_fma(K, p, t->f[FACT_ZERO], s->z[row]);
+                if (a->plan->slot.value.fields)
                     r[at] = kb_fmul(K, p, t->f[FACT_SCALE]);
-                }
+                if (a->plan->slot.value.codec.kind == CODEC_AFFINE)
+                    s->z[row] = kb_fma(K, p, t->f[FACT_ZERO], s->z[row]);
             }
     }
 }
@@ -216,7 +271,7 @@ static void outputs(struct kb *k, const struct attend *a, val start, const struc
     for (int sub = 0; sub < p->subtiles; sub++) {
         val x[16], low[16], y[8], valid[ATTEND_TOKENS] = {NULL};
         weight_operand(K, a, r + result_index(a, sub, 0, 0, 0), x, low);
-        for (int e = 0; p->slot.value.scale_bytes && e < a->shape.ke; e++) {
+        for (int e = 0; e < a->shape.ke; e++) {
             val token = kb_add(K, start, kb_addi(K, kb_target(K)->ops->k_index(K, e), 16 * sub));
             valid[e] = kb_icmp(K, KB_SLT, token, a->length);
         }

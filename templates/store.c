@@ -6,25 +6,8 @@
 #include "templates.h"
 
 #include "part_encode.h"
+#include "part_index.h"
 #include "part_rowpair.h"
-
-/* The row's slot number as i64. */
-static val slot_number(struct kb *k, val row)
-{
-    val slots = kb_param(K, "slots"), flag = kb_param(K, "slots_64");
-    val is_wide = kb_icmpi(K, KB_NE, flag, 0);
-    struct kb_if either = kb_if(K, is_wide);
-    val bytes64 = kb_shli(K, row, 3);
-    val at64 = kb_offset(K, slots, bytes64);
-    val wide = kb_load_once(K, KB_I64, at64, 8);
-    kb_else(K, &either);
-    val bytes32 = kb_shli(K, row, 2);
-    val at32 = kb_offset(K, slots, bytes32);
-    val narrow = kb_load_once(K, KB_I32, at32, 4);
-    val extended = kb_sext(K, narrow, KB_I64);
-    kb_endif(K, &either);
-    return kb_merge(K, &either, wide, extended);
-}
 
 static void store_side(struct kb *k, const struct side *side, val row,
                        const struct slot_token *token)
@@ -39,7 +22,8 @@ void template_store(struct kb *k)
 {
     const struct plan *p = kb_plan(k);
     struct rowpair pair = rowpair_begin(k);
-    val slot = slot_number(k, pair.row);
+    val slots = kb_param(K, "slots"), wide = kb_param(K, "slots_64");
+    val slot = index_load(k, slots, pair.row, wide);
     val capacity = kb_param(K, "capacity");
     val outside =
         kb_icmp(K, KB_UGE, slot, capacity); /* unsigned: negative numbers are outside too */

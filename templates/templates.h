@@ -13,5 +13,7 @@ void template_decode(struct kb *k);
 void template_reduce(struct kb *k);
 void template_unified(struct kb *k);
 void template_dequant(struct kb *k);
+void template_merge(struct kb *k);
+void template_copy(struct kb *k);
 
 #endif

@@ -110,20 +110,26 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
     const struct plan *p = a->plan;
     val window = kb_param(K, "window"), oldest = kb_sub(K, w->length, w->tokens);
     val windowed = kb_icmpi(K, KB_SGT, window, 0);
+    val full = kb_icmpi(K, KB_NE, kb_param(K, "full"), 0);
+    val newest_key = kb_addi(K, w->length, -1);
     for (int i = 0; i < a->shape.lane_rows; i++) {
         val head, valid;
         val token = row_token(K, w, kb_target(K)->ops->x_row(K, i), &head, &valid);
         val position = kb_add(K, oldest, token);
         val reach = kb_addi(K, kb_sub(K, position, window), 1);
         a->first[i] = kb_select(K, windowed, kb_smax(K, reach, kb_i32(K, 0)), kb_i32(K, 0));
-        a->last[i] = kb_select(K, valid, position, kb_i32(K, -1));
+        val last = kb_select(K, full, newest_key, position);
+        a->last[i] = kb_select(K, valid, last, kb_i32(K, -1));
+        attend_row_options(K, a, i, position, head, valid);
     }
     val first_token = kb_divi(K, w->warp_row, p->geo.gqa);
     val past = kb_smin(K, kb_addi(K, w->warp_row, 16), w->rows);
     val last_row = kb_addi(K, past, -1);
     val newest = kb_add(K, oldest, kb_divi(K, last_row, p->geo.gqa));
     val any = kb_icmp(K, KB_SLT, w->warp_row, w->rows);
-    *end = kb_select(K, any, kb_smin(K, kb_addi(K, newest, 1), w->length), kb_i32(K, 0));
+    val reach = kb_smin(K, kb_addi(K, newest, 1), w->length);
+    reach = kb_select(K, full, w->length, reach);
+    *end = kb_select(K, any, reach, kb_i32(K, 0));
     val unseen = kb_addi(K, kb_sub(K, kb_add(K, oldest, first_token), window), 1);
     unseen = kb_select(K, windowed, kb_smax(K, unseen, kb_i32(K, 0)), kb_i32(K, 0));
     *start = kb_andi(K, unseen, -(16 * p->subtiles));
@@ -154,8 +160,7 @@ void template_unified(struct kb *k)
     val start, end;
     attend_begin(K, &a, w.head);
     a.length = w.length;
-    val row = kb_mul(K, kb_zext(K, w.sequence, KB_I64), kb_param(K, "table_stride"));
-    a.table = kb_offset(K, kb_param(K, "table"), kb_shli(K, row, 2));
+    attend_table(K, &a, w.sequence);
     val tiles = kb_shared(K, (size_t)(plan_query_bytes(p) * p->row_warps), 16);
     val row_warp = kb_divi(K, kb_warp(K), p->dim_warps);
     val tile = kb_offset(K, tiles, kb_muli(K, row_warp, plan_query_bytes(p)));

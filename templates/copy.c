@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** copy.c - whole slots to other slots, codes and fields as they are. One warp a (slot, head): its
+** lanes share the bytes.
+*/
+#include "templates.h"
+
+#include "part_index.h"
+#include "part_rowpair.h"
+#include "part_slot.h"
+
+/* The widest unit that every record begins at a multiple of. */
+static int unit_bytes(const struct slot *slot, enum layout layout)
+{
+    int most = slot->alignment;
+    if (layout == LAYOUT_SOA)
+        while (slot->record_bytes % most)
+            most /= 2;
+    return most;
+}
+
+static int unit_type(int bytes)
+{
+    switch (bytes) {
+    case 1: return KB_I8;
+    case 2: return KB_I16;
+    case 4: return KB_I32;
+    case 8: return KB_I64;
+    default: return KB_VEC(KB_I32, 4);
+    }
+}
+
+/* `count` units of one after the other, lane by lane. */
+static void copy_units(struct kb *k, val from, val to, int count, int bytes)
+{
+    int warp = kb_warp_size(k), type = unit_type(bytes);
+    val lane = kb_lane(K);
+    for (int first = 0; first < count; first += warp) {
+        val unit = kb_addi(K, lane, first);
+        val inside = kb_icmpi(K, KB_SLT, unit, count);
+        struct kb_if exists = kb_if(K, inside);
+        val offset = kb_muli(K, unit, bytes);
+        val source = kb_offset(K, from, offset), target = kb_offset(K, to, offset);
+        val x = kb_load(K, type, source, bytes);
+        kb_store(K, x, target, bytes);
+        kb_endif(K, &exists);
+    }
+}
+
+/* soa: field f of the token, f in the lane. */
+static void copy_fields(struct kb *k, const struct slot_token *from, const struct slot_token *to)
+{
+    const struct slot_head *h = to->head;
+    int odd = h->page_tokens * h->slot->record_bytes % 2, bytes = odd ? 1 : 2;
+    val lane = kb_lane(K);
+    val inside = kb_icmpi(K, KB_SLT, lane, h->slot->fields);
+    struct kb_if exists = kb_if(K, inside);
+    val offset = kb_muli(K, lane, 2LL * h->page_tokens);
+    for (int i = 0; i < 2; i += bytes) {
+        val at = kb_addi(K, offset, i);
+        val source = kb_offset(K, from->field, at), target = kb_offset(K, to->field, at);
+        val x = kb_load(K, unit_type(bytes), source, bytes);
+        kb_store(K, x, target, bytes);
+    }
+    kb_endif(K, &exists);
+}
+
+/* Number of the slot of one item; an item outside the pool leaves the kernel. */
+struct items {
+    val pages, entry, position; /* i1; i64 index into the arrays; i64 in the page, if `pages` */
+};
+
+static struct items item_find(struct kb *k, val row)
+{
+    struct items it;
+    int tokens = kb_plan(k)->geo.page_tokens;
+    val flag = kb_param(K, "pages");
+    it.pages = kb_icmpi(K, KB_NE, flag, 0);
+    val page = kb_divi(K, row, tokens);
+    it.position = kb_remi(K, row, tokens);
+    it.entry = kb_select(K, it.pages, page, row);
+    return it;
+}
+
+static val slot_of(struct kb *k, const struct items *it, const char *array, const char *capacity)
+{
+    int tokens = kb_plan(k)->geo.page_tokens;
+    val numbers = kb_param(K, array), wide = kb_param(K, "index_64");
+    val slots = kb_param(K, capacity);
+    val number = index_load(k, numbers, it->entry, wide);
+    val pages = kb_divi(K, slots, tokens);
+    val most = kb_select(K, it->pages, pages, slots);
+    val outside = kb_icmp(K, KB_UGE, number, most); /* unsigned: negative numbers are outside too */
+    kb_return_if(K, outside);
+    val first = kb_muli(K, number, tokens);
+    val of_page = kb_add(K, first, it->position);
+    return kb_select(K, it->pages, of_page, number);
+}
+
+static struct slot_token token_of(struct kb *k, const struct slot_head *head, val slot)
+{
+    val page64 = kb_divi(K, slot, head->page_tokens);
+    val position64 = kb_remi(K, slot, head->page_tokens);
+    val page = kb_trunc(K, page64, KB_I32), position = kb_trunc(K, position64, KB_I32);
+    return slot_token(k, head, page, position);
+}
+
+void template_copy(struct kb *k)
+{
+    static const struct slot_pool source = {"from", "from_page_stride", "from_position_stride",
+                                            "from_head_stride"};
+    const struct slot *s = &kb_plan(k)->slot;
+    enum layout layout = kb_plan(k)->geo.layout;
+    struct rowpair pair = rowpair_begin_of(k, "items", "kv_heads");
+    struct items item = item_find(k, pair.row);
+    val from_slot = slot_of(k, &item, "from_index", "from_capacity");
+    val to_slot = slot_of(k, &item, "to_index", "capacity");
+    struct slot_head from_head = slot_head_of(k, &source, pair.head);
+    struct slot_head to_head = slot_head(k, pair.head);
+    struct slot_token from = token_of(k, &from_head, from_slot);
+    struct slot_token to = token_of(k, &to_head, to_slot);
+    int bytes = unit_bytes(s, layout);
+    copy_units(k, from.record, to.record, s->record_bytes / bytes, bytes);
+    if (layout == LAYOUT_SOA)
+        copy_fields(k, &from, &to);
+}

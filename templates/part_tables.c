@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_tables.c - tables of pairs: one look-up in shared memory decodes two codes.
+**
+** Codebooks: f16 pairs, with the sum of the squares of the two unrounded centroids beside them where norms are
+** corrected at read. Block codecs: bf16 pairs of E2M1 values.
+*/
+#include "part_attend.h"
+
+#include "part_codebook.h"
+
+#include <string.h>
+
+/* f32 -> f16 bits, RNE, for values that are normal or zero in f16: centroids. */
+static unsigned half_bits(float x)
+{
+    unsigned b;
+    memcpy(&b, &x, sizeof b);
+    unsigned sign = b >> 16 & 0x8000, magnitude = b & 0x7fffffff;
+    if (magnitude < 0x38800000) { /* subnormal: multiples of 2^-24 */
+        float scaled = (x < 0 ? -x : x) * 16777216.0f + 8388608.0f;
+        memcpy(&b, &scaled, sizeof b);
+        return sign | (b - 0x4b000000);
+    }
+    return sign | (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+}
+
+static val copy_table(struct kb *k, const char *name, const unsigned *words, int n)
+{
+    val source = kb_table(K, name, words, (size_t)n * 4, 16);
+    val table = kb_shared(K, (size_t)n * 4, 16);
+    int threads = kb_plan(k)->threads;
+    for (int i = 0; i < n; i += threads) {
+        val at = kb_addi(K, kb_tid(K), i);
+        struct kb_if inside = {0};
+        if (i + threads > n)
+            inside = kb_if(K, kb_icmpi(K, KB_ULT, at, n));
+        val offset = kb_shli(K, at, 2);
+        val x = kb_load(K, KB_I32, kb_offset(K, source, offset), 4);
+        kb_store(K, x, kb_offset(K, table, offset), 4);
+        if (i + threads > n)
+            kb_endif(K, &inside);
+    }
+    return table;
+}
+
+static val codebook_table(struct kb *k, const struct side *side)
+{
+    float c[SPEC_MAX_CENTROIDS];
+    int bits = side->codec.bits, n = 1 << bits, width = side->norm_at_read ? 2 : 1;
+    codebook_of_side(side, c);
+    unsigned words[512];
+    for (int i = 0; i < n * n; i++) {
+        float lo = c[i % n], hi = c[i / n], squares = lo * lo + hi * hi;
+        words[i * width] = half_bits(lo) | half_bits(hi) << 16;
+        if (width == 2)
+            memcpy(&words[i * 2 + 1], &squares, sizeof squares);
+    }
+    return copy_table(K, "centroids", words, n * n * width);
+}
+
+/* bf16 bits of the sixteen E2M1 codes */
+static unsigned e2m1_bits(int code)
+{
+    static const unsigned magnitude[8] = {0,      0x3f00, 0x3f80, 0x3fc0,
+                                          0x4000, 0x4040, 0x4080, 0x40c0};
+    return magnitude[code & 7] | (unsigned)(code >> 3) << 15;
+}
+
+static val e2m1_table(struct kb *k)
+{
+    unsigned words[256];
+    for (int i = 0; i < 256; i++)
+        words[i] = e2m1_bits(i & 15) | e2m1_bits(i >> 4) << 16;
+    return copy_table(K, "e2m1", words, 256);
+}
+
+static val side_table(struct kb *k, const struct side *side)
+{
+    switch (side->codec.kind) {
+    case CODEC_CODEBOOK: return codebook_table(K, side);
+    case CODEC_BLOCK_FLOAT: return e2m1_table(K);
+    default: return NULL;
+    }
+}
+
+void attend_tables(struct kb *k, struct attend *a)
+{
+    const struct slot *slot = &a->plan->slot;
+    enum codec_kind key = slot->key.codec.kind, value = slot->value.codec.kind;
+    a->key_table = side_table(K, &slot->key);
+    bool shared = key == CODEC_BLOCK_FLOAT && value == CODEC_BLOCK_FLOAT;
+    a->value_table = shared ? a->key_table : side_table(K, &slot->value);
+}
+
+val attend_bits(struct kb *k, const val *words, int at, int bits, int scale)
+{
+    int word = at / 32, shift = at % 32, up = 0;
+    while (1 << up < scale)
+        up++;
+    val x = words[word];
+    if (shift + bits > 32) {
+        val high = kb_shli(K, words[word + 1], 32 - shift);
+        x = kb_or(K, kb_lshri(K, x, shift), high);
+        shift = 0;
+    }
+    x = shift >= up ? kb_lshri(K, x, shift - up) : kb_shli(K, x, up - shift);
+    return kb_andi(K, x, ((1ll << bits) - 1) << up);
+}
+
+/* f16 patterns of e4m3 still have its bias: times 2^8 they are exact (0x7f reads as 480). The other
+** two formats are f16 with fewer bits. */
+val attend_float_pair(struct kb *k, enum float_format format, val spread)
+{
+    int up = format == FLOAT_E5M2 ? 8 : 7;
+    if (up == 8)
+        return kb_andi(K, kb_shli(K, spread, 8), (int)0xff00ff00u);
+    val magnitude = kb_andi(K, kb_shli(K, spread, 7), 0x3f803f80);
+    val sign = kb_andi(K, kb_shli(K, spread, 8), (int)0x80008000u);
+    val bits = kb_or(K, magnitude, sign);
+    if (format == FLOAT_E4B15)
+        return bits;
+    val half = kb_bitcast(K, bits, KB_VEC(KB_F16, 2));
+    return kb_bitcast(K, kb_fmul(K, half, kb_f16x2(K, 0x5c005c00)), KB_I32); /* 256 */
+}
