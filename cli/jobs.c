@@ -24,7 +24,7 @@ enum {
 static const struct argp_option options[] = {
     {"target", OPT_TARGET, "T,...", 0,
      "sm_90a, gfx942, x86-64-v3, ...; a family (nvptx, amdgcn, host) or all", 1},
-    {"kind", OPT_KIND, "K,...", 0, "store, decode, unified, dequant", 1},
+    {"kind", OPT_KIND, "K,...", 0, "store, decode, unified, dequant, merge, copy", 1},
     {"head-size", OPT_HEAD, "D,...", 0, "head size of keys (default 128)", 1},
     {"value-head-size", OPT_VALUE_HEAD, "D,...", 0, "head size of values (default: that of keys)",
      1},
@@ -266,7 +266,9 @@ int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum job
               struct jobs *out)
 {
     static const struct text_list all_kinds = {
-        {(char *)"store", (char *)"decode", (char *)"unified", (char *)"dequant"}, 4};
+        {(char *)"store", (char *)"decode", (char *)"unified", (char *)"dequant",
+         (char *)"merge", (char *)"copy"},
+        6};
     static const struct text_list one_kind = {{(char *)"decode"}, 1},
                                   one_dtype = {{(char *)"bf16"}, 1};
     struct expansion e = {.api = api, .jobs = out};

@@ -150,7 +150,7 @@ void template_merge(struct kb *k)
                               b_names = {"b", "b_row", "b_head", "b_type"},
                               out_names = {"out", "out_row", "out_head", "out_type"};
     int d = kb_plan(k)->geo.value_head_size, warp = kb_warp_size(k), n = (d + warp - 1) / warp;
-    val dims[DIMS_MAX], a[DIMS_MAX], b[DIMS_MAX];
+    val dims[DIMS_MAX] = {0}, a[DIMS_MAX], b[DIMS_MAX];
     struct rowpair pair = rowpair_begin_of(k, "rows", "query_heads");
     val heads32 = kb_param(K, "query_heads");
     val heads = kb_zext(K, heads32, KB_I64), head = kb_zext(K, pair.head, KB_I64);
