@@ -146,7 +146,7 @@ static int candidate(const char *dirs, int n, const char *name, char *path, size
 
 static kvk_status not_found(const char *name, const struct spec_search *search, kvk_error *err)
 {
-    char places[160], presets[160] = "";
+    char places[160], presets[240] = "";
     const char *preset, *source, *dirs = search->dirs ? search->dirs : "";
     for (int i = 0; spec_embedded(i, &preset, &source); i++) {
         size_t used = strlen(presets);

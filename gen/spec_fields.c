@@ -146,7 +146,7 @@ static int block_close(const char *where, struct spec_draft *draft, char *fault)
         snprintf(fault, SPEC_FAULT_MAX, "%s.scale_search: true: accepted false for rule = %s",
                  where, rules[rule].name);
     else
-        snprintf(fault, SPEC_FAULT_MAX, "%s.scale_constant: %.9g: accepted none for rule = %s",
+        snprintf(fault, SPEC_FAULT_MAX, "%s.scale_constant: %.6g: accepted none for rule = %s",
                  where, (double)draft->codec.scale_constant, rules[rule].name);
     return 0;
 }

@@ -41,6 +41,23 @@ static const struct ref_spec specs[] = {
     {"own_nvfp4_mxfp4", BLOCK(REF_NVFP4, 16, 0), BLOCK(REF_MXFP4, 32, 0), 0},
     {"own_c4_ultra", CODEBOOK(4, 1, 1), BLOCK(REF_ULTRAQUANT, 32, 0), 0},
     {"own_ultra_a4", BLOCK(REF_ULTRAQUANT, 32, 1), AFFINE(4), 0},
+    /* encoder options; of specs with fields every second one is laid out as soa (cases.c) */
+    {"own_options_aos",
+     {.kind = REF_CODEBOOK, .bits = 4, .rotated = 1, .correction = 1, .unbiased = 1},
+     {.kind = REF_AFFINE, .bits = 4, .stored = 1},
+     1},
+    {"own_options_soa",
+     {.kind = REF_CODEBOOK, .bits = 3, .rotated = 1, .correction = 1, .unbiased = 1},
+     {.kind = REF_AFFINE, .bits = 3, .stored = 1},
+     1},
+    {"own_options",
+     {.kind = REF_CODEBOOK, .bits = 2, .rotated = 1, .unbiased = 1},
+     {.kind = REF_AFFINE, .bits = 8, .stored = 1},
+     1},
+    {"own_options_block",
+     {.kind = REF_BLOCK, .bits = 4, .rotated = 1, .group = 32, .search = 1, .constant = 0.12f},
+     {.kind = REF_BLOCK, .bits = 4, .group = 32, .constant = 0.2f},
+     0},
     {0},
 };
 

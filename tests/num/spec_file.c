@@ -18,13 +18,19 @@ static void write_codec(FILE *f, const char *side, const struct ref_codec *c)
     fprintf(f, "  %s = ", side);
     switch (c->kind) {
     case REF_CODEBOOK:
-        fprintf(f, "codebook { bits = %d, rotation = \"%s\", norm_correction = %s },\n", c->bits,
-                rotation, c->correction ? "true" : "false");
+        fprintf(f, "codebook { bits = %d, rotation = \"%s\", norm_correction = %s%s },\n",
+                c->bits, rotation, c->correction ? "true" : "false",
+                c->unbiased ? ", unbiased_norm = true" : "");
         break;
-    case REF_AFFINE: fprintf(f, "affine { bits = %d },\n", c->bits); break;
+    case REF_AFFINE:
+        fprintf(f, "affine { bits = %d%s },\n", c->bits, c->stored ? ", stored_params = true" : "");
+        break;
     case REF_FLOAT: fprintf(f, "float { format = \"%s\" },\n", formats[c->format]); break;
     case REF_BLOCK:
-        fprintf(f, "block_float { rule = \"%s\", rotation = \"%s\" },\n", rules[c->rule], rotation);
+        fprintf(f, "block_float { rule = \"%s\", rotation = \"%s\"", rules[c->rule], rotation);
+        if (c->constant > 0)
+            fprintf(f, ", scale_constant = %.9g", (double)c->constant);
+        fprintf(f, "%s },\n", c->search ? ", scale_search = true" : "");
         break;
     }
 }

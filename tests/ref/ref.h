@@ -30,6 +30,11 @@ struct ref_codec {
     enum ref_float format; /* float */
     enum ref_rule rule;    /* block */
     int group;             /* block: elements that share a scale byte */
+    /* what only the encoder does otherwise (sections 12.1 to 12.3) */
+    int unbiased;          /* codebook: the stored length makes <x, decoded x> = <x, x> */
+    int stored;            /* affine: codes from the fields as stored */
+    int search;            /* ultraquant: exponent e or e + 1, whichever errs less */
+    float constant;        /* ultraquant: 0 = 0.156 */
 };
 
 struct ref_spec {

@@ -25,7 +25,7 @@ static float tree_sum(const float *x, int d)
 
 static float sum_squares(const float *x, int d)
 {
-    float t[REF_MAX_D];
+    float t[REF_MAX_D] = {0};
 
     for (int i = 0; i < d; i++)
         t[i] = x[i] * x[i];
@@ -35,6 +35,23 @@ static float sum_squares(const float *x, int d)
 static float limit(float x, float bound)
 {
     return isnan(x) ? 0 : x > bound ? bound : x < -bound ? -bound : x;
+}
+
+/* k: the normalised vector in the basis of the codes; chosen: its centroids. */
+static float stored_length(const struct ref_codec *codec, enum ref_layout layout, float n,
+                           const float *k, const float *chosen, int d)
+{
+    float products[REF_MAX_D] = {0}, squared = sum_squares(chosen, d) + 1e-16f, length = sqrtf(squared);
+    float inverse = 1.0f / length, dot, ratio;
+    int folded = codec->correction && layout == REF_SOA;
+
+    for (int i = 0; i < d; i++)
+        products[i] = k[i] * chosen[i];
+    dot = tree_sum(products, d);
+    if (!codec->unbiased || !(dot > 0))
+        return folded ? n * inverse : n;
+    ratio = n / dot;
+    return codec->correction && !folded ? ratio * length : ratio;
 }
 
 static void encode_codebook(const struct ref_codec *codec, const float *centroids,
@@ -62,12 +79,7 @@ static void encode_codebook(const struct ref_codec *codec, const float *centroid
         if (edge)
             edge[i] = k[i];
     }
-    scalar = n;
-    if (codec->correction && layout == REF_SOA) {
-        float squared = sum_squares(chosen, d) + 1e-16f;
-        float inverse = 1.0f / sqrtf(squared);
-        scalar = n * inverse;
-    }
+    scalar = stored_length(codec, layout, n, k, chosen, d);
     fields[0] = ref_f16_from(limit(scalar, 65504));
 }
 
@@ -100,7 +112,13 @@ static void encode_affine(const struct ref_codec *codec, const float *x, int d, 
         s = 1e-8f;
     if (s >= 65520)
         s = 65504;
-    float reciprocal = 1.0f / s;
+    fields[0] = ref_f16_from(s);
+    fields[1] = ref_f16_from(z);
+    if (codec->stored) {
+        s = ref_f16_to(fields[0]);
+        z = ref_f16_to(fields[1]);
+    }
+    float reciprocal = s != 0 ? 1.0f / s : 0;
     for (int i = 0; i < d; i++) {
         float shifted = v[i] - z, quotient = shifted * reciprocal, q = quotient + 0.5f;
         q = isnan(v[i]) || !(q > 0) ? 0 : q > top ? top : truncf(q);
@@ -108,8 +126,6 @@ static void encode_affine(const struct ref_codec *codec, const float *x, int d, 
         if (edge)
             edge[i] = quotient;
     }
-    fields[0] = ref_f16_from(s);
-    fields[1] = ref_f16_from(z);
 }
 
 static void encode_float(const struct ref_codec *codec, const float *x, int d, uint8_t *codes)
@@ -125,10 +141,10 @@ static void encode_float(const struct ref_codec *codec, const float *x, int d, u
     }
 }
 
-/* Exponent of the group scale: log2(amax * 0.156) to the nearest integer, by the mantissa. */
-static int block_exponent(float amax)
+/* Exponent of the group scale: log2(amax * constant) to the nearest integer, by the mantissa. */
+static int block_exponent(float amax, float constant)
 {
-    float r = amax * 0.156f, f;
+    float r = amax * constant, f;
     int e;
 
     f = frexpf(r, &e); /* f in [0.5, 1) */
@@ -162,14 +178,36 @@ static unsigned nearest_code(float w)
     return best && signbit(w) ? best | 8 : best;
 }
 
+/* Sum over a group of ((w - decoded) / 2^unit)^2 for elements coded with exponent e, as a balanced
+** tree. */
+static float block_error(const float *w, int group, int e, int unit)
+{
+    static const float level[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    float squares[64];
+
+    for (int i = 0; i < group; i++) {
+        float scaled = ldexpf(w[i], -e);
+        unsigned code = block_code(scaled);
+        float value = code & 8 ? -level[code & 7] : level[code & 7];
+        float off = ldexpf(scaled - value, e - unit);
+        squares[i] = off * off;
+    }
+    return tree_sum(squares, group);
+}
+
 /* One group of a block with a power of two as its scale. */
 static uint8_t encode_exponent_group(const struct ref_codec *codec, const float *w, float amax,
                                      uint8_t *codes, int at)
 {
-    int ultra = codec->rule == REF_ULTRAQUANT, e = ultra ? block_exponent(amax) : ilogbf(amax) - 2;
+    float constant = codec->constant > 0 ? codec->constant : 0.156f;
+    int ultra = codec->rule == REF_ULTRAQUANT;
+    int e = ultra ? block_exponent(amax, constant) : ilogbf(amax) - 2;
 
     if (ultra && e < -126)
         return 0; /* codes are zero already */
+    if (codec->search
+        && block_error(w, codec->group, e + 1, e) < block_error(w, codec->group, e, e))
+        e++;
     if (e < -126)
         e = -126;
     for (int i = 0; i < codec->group; i++) {

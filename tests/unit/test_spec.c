@@ -122,6 +122,30 @@ static void presets_are_what_their_names_say(void **state)
     assert_int_equal(s.query, QUERY_NATIVE);
 }
 
+static void plain_presets_are_alike_on_both_sides(void **state)
+{
+    static const struct {
+        const char *name;
+        enum codec_kind kind;
+        int bits, group;
+    } plain[] = {{"fp16", CODEC_FLOAT, 16, 0},
+                 {"bf16", CODEC_FLOAT, 16, 0},
+                 {"fp8_e4m3", CODEC_FLOAT, 8, 0},
+                 {"nvfp4", CODEC_BLOCK_FLOAT, 4, 16},
+                 {"mxfp4", CODEC_BLOCK_FLOAT, 4, 32}};
+    (void)state;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        struct spec s = load(plain[i].name, NULL);
+        assert_int_equal(s.key.kind, plain[i].kind);
+        assert_int_equal(s.key.bits, plain[i].bits);
+        assert_int_equal(s.key.group, plain[i].group);
+        assert_int_equal(s.key.rotation, ROTATION_NONE);
+        assert_memory_equal(&s.key, &s.value, sizeof s.key);
+        assert_int_equal(s.nlayouts, 1);
+        assert_int_equal(s.layouts[0], LAYOUT_AOS);
+    }
+}
+
 static void preset_files_equal_the_embedded_copies(void **state)
 {
     const char *name, *source;
@@ -136,7 +160,7 @@ static void preset_files_equal_the_embedded_copies(void **state)
         spec_to_text(&file, b, sizeof b);
         assert_string_equal(a, b);
     }
-    assert_true(count >= 5);
+    assert_true(count >= 11);
     assert_int_equal(spec_embedded(-1, &name, &source), 0);
     assert_int_equal(spec_embedded(1000, &name, &source), 0);
 }
@@ -249,7 +273,11 @@ static void text_comes_back_as_the_same_spec(void **state)
          "norm_correction = false }, value = float { format = \"bf16\" }, layouts = { \"soa\", "
          "\"aos\" } }"),
         "return preset { key = float { format = \"e5m2\" }, value = affine { bits = 7 }, query = "
-        "\"e4m3\" }"};
+        "\"e4m3\" }",
+        "return preset \"turboquant_3bit_nc\" { key = { unbiased_norm = true }, value = { stored_params "
+        "= true } }",
+        "return preset \"ultraquant_4bit\" { key = { scale_constant = 0.2 }, value = { scale_search = "
+        "true, scale_constant = 0.1 } }"};
     (void)state;
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
         char text[2048], again[2048], cut[32];
@@ -270,6 +298,61 @@ static void text_comes_back_as_the_same_spec(void **state)
             again[n] = 0;
             assert_int_equal(spec_from_text(again, &back, NULL), KVK_E_SPEC);
         }
+    }
+}
+
+/* Options of the encoder show in the text when they are set, and only then. */
+static void encoder_options_are_part_of_the_text(void **state)
+{
+    char plain[2048], text[2048], usual[2048];
+    struct spec s = load("ultraquant_4bit", NULL);
+    (void)state;
+    spec_to_text(&s, plain, sizeof plain);
+    s = load_source("return preset \"ultraquant_4bit\" { name = \"ultraquant_4bit\", key = { "
+                    "scale_constant = 0.2, scale_search = true } }");
+    assert_true(s.key.scale_constant == 0.2f);
+    assert_int_equal(s.key.scale_search, 1);
+    assert_true(s.value.scale_constant == 0);
+    spec_to_text(&s, text, sizeof text);
+    assert_non_null(strstr(text, "\nkey.scale_constant 3e4ccccd\nkey.scale_search 1\nvalue "));
+    s = load_source("return preset \"ultraquant_4bit\" { name = \"ultraquant_4bit\", key = { "
+                    "scale_constant = 0.156, scale_search = false } }");
+    spec_to_text(&s, usual, sizeof usual);
+    assert_string_equal(usual, plain);
+    s = load_source("return preset \"turboquant_4bit_nc\" { key = { unbiased_norm = true }, "
+                    "value = { stored_params = true } }");
+    spec_to_text(&s, text, sizeof text);
+    assert_non_null(strstr(text, "\nkey.norm_correction 1\nkey.unbiased_norm 1\nvalue "));
+    assert_non_null(strstr(text, "\nvalue.bits 4\nvalue.stored_params 1\nlayouts "));
+}
+
+static void options_that_nobody_wrote_are_refused(void **state)
+{
+    static const struct {
+        const char *line, *message;
+    } lines[] = {
+        {"key.scale_constant 3e1fbe77", "text:7: key.scale_constant: 3e1fbe77: accepted a number"},
+        {"key.scale_constant 0", "text:7: key.scale_constant: 0: accepted a number"},
+        {"key.scale_constant 00000000", "text:7: key.scale_constant: 00000000: accepted a number"},
+        {"key.scale_constant 7fc00000", "text:7: key.scale_constant: 7fc00000: accepted a number"},
+        {"key.scale_constant 3f19999a", "text:7: key.scale_constant: 3f19999a: accepted a number"},
+        {"key.scale_search 0", "text:7: key.scale_search: 0: accepted 1"},
+        {"key.scale_search 1\nkey.scale_constant 3e4ccccd",
+         "text:8: key.scale_constant: 3e4ccccd: accepted a line \"value VALUE\" here"},
+        {"key.unbiased_norm 1", "text:7: key.unbiased_norm: 1: accepted a line \"value VALUE\" here"},
+    };
+    char text[2048], edited[4096];
+    struct spec spec = load("ultraquant_4bit", NULL), back;
+    (void)state;
+    spec_to_text(&spec, text, sizeof text);
+    char *value = strstr(text, "value ");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        kvk_error err = {0};
+        snprintf(edited, sizeof edited, "%.*s%s\n%s", (int)(value - text), text, lines[i].line,
+                 value);
+        assert_int_equal(spec_from_text(edited, &back, &err), KVK_E_SPEC);
+        if (!strstr(err.text, lines[i].message))
+            fail_msg("\"%s\" is not in: %s", lines[i].message, err.text);
     }
 }
 
@@ -364,11 +447,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets_are_what_their_names_say),
         cmocka_unit_test(preset_files_equal_the_embedded_copies),
+        cmocka_unit_test(plain_presets_are_alike_on_both_sides),
         cmocka_unit_test(a_derived_preset_changes_what_it_names),
         cmocka_unit_test(a_file_may_compute),
         cmocka_unit_test(names_are_searched_in_order),
         cmocka_unit_test(only_regular_files_are_read),
         cmocka_unit_test(text_comes_back_as_the_same_spec),
+        cmocka_unit_test(encoder_options_are_part_of_the_text),
+        cmocka_unit_test(options_that_nobody_wrote_are_refused),
         cmocka_unit_test(texts_that_nobody_wrote_are_refused),
         cmocka_unit_test(geometry_is_checked_field_by_field),
         cmocka_unit_test(layouts_have_names),

@@ -1,0 +1,1 @@
+return preset "turboquant_k8v4" { key = { unbiased_norm = true } }
