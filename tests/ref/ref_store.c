@@ -167,7 +167,7 @@ static unsigned block_code(float w)
 static unsigned nearest_code(float w)
 {
     static const float level[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-    float a = fabsf(w);
+    float a = fminf(fabsf(w), 6); /* beyond, differences round to the same and 4 would seem as near */
     unsigned best = 0;
 
     for (unsigned i = 1; i < 8; i++) {
