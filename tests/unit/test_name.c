@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-static const struct geometry plain = {LAYOUT_AOS, 128, 128, 4, 16, KVK_BFLOAT16};
+static const struct geometry plain = {LAYOUT_AOS, 128, 128, 4, 16, KVK_BFLOAT16, 0};
 
 static void a_name_says_what_the_kernel_is_for(void **state)
 {
@@ -24,7 +24,7 @@ static void a_name_says_what_the_kernel_is_for(void **state)
     size_t length = name_format("decode", "turboquant_4bit_nc", &g, name, sizeof name);
     assert_int_equal(length, strlen(name));
     assert_string_equal(name, "decode.turboquant_4bit_nc.aos.d128.g4.bf16.p16");
-    g = (struct geometry){LAYOUT_SOA, 192, 128, 1, 64, KVK_FLOAT16};
+    g = (struct geometry){LAYOUT_SOA, 192, 128, 1, 64, KVK_FLOAT16, 0};
     name_format("store", "mine", &g, name, sizeof name);
     assert_string_equal(name, "store.mine.soa.d192x128.g1.f16.p64");
 }
@@ -37,7 +37,8 @@ static void names_come_back_as_they_went(void **state)
     for (int i = 0; i < 4 * 6 * 6 * 2 * 2; i++) {
         struct geometry g = {(enum layout)(i & 1), sizes[i / 16 % 6],
                              sizes[i / 96 % 6],    1 + i % 128,
-                             1 + i * 7 % 4096,     i & 2 ? KVK_FLOAT16 : KVK_BFLOAT16};
+                             1 + i * 7 % 4096,     i & 2 ? KVK_FLOAT16 : KVK_BFLOAT16,
+                             (unsigned)i % 4};
         char name[NAME_MAX_BYTES];
         struct kernel_name back;
         const char *kind = kinds[i / 4 % 4];
@@ -51,6 +52,7 @@ static void names_come_back_as_they_went(void **state)
         assert_int_equal(back.geometry.gqa, g.gqa);
         assert_int_equal(back.geometry.page_tokens, g.page_tokens);
         assert_int_equal(back.geometry.dtype, g.dtype);
+        assert_int_equal(back.geometry.options, g.options);
     }
 }
 
@@ -134,7 +136,7 @@ static void file_names_append_target_and_extension(void **state)
 static void request_text_holds_what_makes_the_kernel(void **state)
 {
     struct gen_request r = {"spec 1\nname x\n", "decode", "aos", "sm_90a", 128, 0, 4, 16,
-                            KVK_DTYPE_DEFAULT,  1};
+                            KVK_DTYPE_DEFAULT,  0, 1};
     char text[512], other[512];
     (void)state;
     size_t length = gen_request_text(&r, text, sizeof text);

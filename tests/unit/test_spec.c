@@ -398,7 +398,7 @@ static void geometry_is_checked_field_by_field(void **state)
         kvk_status status;
         const char *message;
     } cases[] = {
-#define GEO(layout, d, dv, gqa, page, dtype) {LAYOUT_##layout, d, dv, gqa, page, dtype}
+#define GEO(layout, d, dv, gqa, page, dtype) {LAYOUT_##layout, d, dv, gqa, page, dtype, 0}
         {"turboquant_4bit_nc", GEO(SOA, 128, 64, 128, 4096, KVK_FLOAT16), KVK_OK, ""},
         {"turboquant_k8v4", GEO(AOS, 16, 1024, 1, 1, KVK_BFLOAT16), KVK_OK, ""},
         {"ultraquant_4bit", GEO(AOS, 96, 96, 4, 16, KVK_BFLOAT16), KVK_OK, ""},
