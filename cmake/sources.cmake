@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The files of each part, by name. A C file that is in no list stops the configuration.
+# The files of each part, by name. A C file that is in no list is named by the
+# configuration, and fails the budgets test.
 
 set(KVKILN_RUNTIME_SOURCES
   runtime/assembler.c
@@ -243,5 +244,5 @@ list(REMOVE_ITEM found ${KVKILN_RUNTIME_SOURCES} ${KVKILN_CLI_SOURCES} ${KVKILN_
   ${KVKILN_TEST_SOURCES} ${KVKILN_TEST_PARTS} ${KVKILN_TEST_FAKES} ${KVKILN_ID_FILES} ${KVKILN_SPEC_FILES})
 if(found)
   list(JOIN found ", " found)
-  message(FATAL_ERROR "in no list of cmake/sources.cmake: ${found}")
+  message(WARNING "in no list of cmake/sources.cmake: ${found}")
 endif()

@@ -152,6 +152,13 @@ def products():
         yield f"tests/data has {size} bytes, 6 MiB allowed"
 
 
+def sources_listed():
+    listed = set("\n".join(lines("cmake/sources.cmake")).split())
+    listed |= {n.rstrip(")") for n in listed}
+    yield from (f"{n} is in no list of cmake/sources.cmake" for n in named(".c") if n not in listed
+                and n.startswith(("runtime/", "gen/", "templates/", "cli/", "tests/")))
+
+
 def objects(part):
     found = glob.glob(f"{BUILD}/CMakeFiles/{part}-objects.dir/**/*.o", recursive=True)
     prefix = f"{BUILD}/CMakeFiles/{part}-objects.dir/"
@@ -205,6 +212,7 @@ def runtime_size():
 
 
 RULES = [function_sizes, file_sizes, header_sizes, template_sizes, line_widths, includes, spdx, machine_paths, products,
+         sources_listed,
          calls, writable_data, exports, needed, runtime_size]
 
 
