@@ -143,7 +143,7 @@ static void request_text_holds_what_makes_the_kernel(void **state)
     assert_int_equal(length, strlen(text));
     assert_string_equal(
         text, "kind decode\nlayout aos\ntarget sm_90a\nhead_size 128\nvalue_head_size 128\ngqa 4\n"
-              "page_tokens 16\ndtype bf16\nassemble 1\nspec 1\nname x\n");
+              "page_tokens 16\ndtype bf16\noptions 0\nassemble 1\nspec 1\nname x\n");
     r.value_head_size = 128, r.dtype = KVK_BFLOAT16;
     gen_request_text(&r, other, sizeof other);
     assert_string_equal(text, other); /* defaults spelled out make no other kernel */
