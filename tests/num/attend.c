@@ -35,8 +35,9 @@ void attention_query(struct num_run *run, struct attention *a, uint64_t seed)
 struct device_batch {
     struct kvk_pool pool;
     struct num_rows query, out;
-    int32_t *table, *lengths;
-    float *sinks, *lse;
+    void *table;
+    int32_t *lengths;
+    float *sinks, *alibi, *lse;
     void *workspace;
     size_t workspace_bytes, lse_bytes;
 };
@@ -74,17 +75,17 @@ static void upload_batch(struct num_run *run, const struct attention *a, const k
     b->query = num_rows_put(run, w->m.dtype, query_for_kernel(run, a, rows), rows, heads,
                             (size_t)w->m.d, a->strided);
     b->out = num_rows_put(run, w->m.dtype, NULL, rows, heads, (size_t)w->m.dv, a->strided);
-    /* the last sequence's unused entries are not even there */
-    b->table =
-        num_upload(run, w->table, (size_t)(w->sequences * w->table_stride - 1) * sizeof *w->table);
+    b->table = world_table(run, w, a->table_64);
     b->lengths = num_upload(run, lengths, (size_t)w->sequences * sizeof *lengths);
     b->sinks = a->sinks ? num_upload(run, a->sinks, heads * sizeof *a->sinks) : NULL;
+    b->alibi = a->alibi ? num_upload(run, a->alibi, heads * sizeof *a->alibi) : NULL;
     b->lse_bytes = a->no_lse ? 0 : rows * heads * sizeof(float);
     b->lse = b->lse_bytes ? num_device(run, b->lse_bytes) : NULL;
     limits.sequences = w->sequences;
     limits.query_tokens = a->unified ? 1 : a->q_len[0];
     limits.tokens = (int64_t)rows;
     limits.context = a->max_context;
+    limits.batch_invariant = a->batch_invariant;
     b->workspace_bytes = kvk_workspace_bytes(kernels, &limits);
     b->workspace = num_device(run, b->workspace_bytes);
 }
@@ -109,10 +110,15 @@ static void call_decode(struct num_run *run, const struct attention *a, const kv
         args.scale = (float)(1.02 / sqrt(a->w->m.d));
     args.window = a->window;
     args.sinks = b->sinks;
+    args.full = a->full;
+    args.soft_cap = a->soft_cap;
+    args.alibi = b->alibi;
+    args.table_type = a->table_64 ? KVK_INT64 : KVK_INT32;
     args.lse = b->lse;
     args.workspace = b->workspace;
     args.workspace_bytes = b->workspace_bytes;
     args.splits = a->splits;
+    args.batch_invariant = a->batch_invariant;
     num_ok(run, kvk_decode(kernels, &args, NULL, &err), &err, "kvk_decode");
 }
 
@@ -139,6 +145,10 @@ static void call_unified(struct num_run *run, const struct attention *a, const k
         args.scale = (float)(1.02 / sqrt(a->w->m.d));
     args.window = a->window;
     args.sinks = b->sinks;
+    args.full = a->full;
+    args.soft_cap = a->soft_cap;
+    args.alibi = b->alibi;
+    args.table_type = a->table_64 ? KVK_INT64 : KVK_INT32;
     args.lse = b->lse;
     args.workspace = b->workspace;
     args.workspace_bytes = b->workspace_bytes;
@@ -204,7 +214,10 @@ static void expect_sequence(struct num_run *run, const struct attention *a, int 
                               .value_size = w->m.dv,
                               .scale = a->scale != 0 ? (double)a->scale : 1 / sqrt(w->m.d),
                               .window = a->window,
-                              .sinks = a->sinks};
+                              .sinks = a->sinks,
+                              .full = a->full,
+                              .soft_cap = (double)a->soft_cap,
+                              .alibi = a->alibi};
 
     world_read(w, s, key, value);
     for (size_t v = 0; v < vectors; v++) {

@@ -308,6 +308,57 @@ static void add_others(struct list *list)
     add_own(list, ref_spec_find("turboquant_k8v4"), REF_SOA, 64, 128, 4);
 }
 
+/* --- options of attention, merge, copy --- */
+
+static void add_options(struct list *list, const struct num_model *m, int first)
+{
+    static const struct {
+        const char *name;
+        unsigned options;
+    } sets[] = {{"soft_cap_and_alibi", KVK_SOFT_CAP | KVK_ALIBI},
+                {"soft_cap", KVK_SOFT_CAP},
+                {"alibi", KVK_ALIBI}};
+    struct num_model with = *m;
+
+    for (int v = 2; v < 8; v++)
+        add(list, m, v % 2 ? "options/unified" : "options/decode", check_options, v, FAULT_NONE, 0);
+    for (int i = 0; i < 3; i++) {
+        with.options = sets[i].options;
+        for (int v = 0; v < 8; v++) {
+            char what[48];
+            snprintf(what, sizeof what, "%s/%s", sets[i].name, v % 2 ? "unified" : "decode");
+            add(list, &with, what, check_options, v, FAULT_NONE, !first && i > 0);
+        }
+    }
+    add(list, m, "one_to_sixteen_query_tokens", check_query_tokens, 0, FAULT_NONE, 0);
+    add(list, m, "batch_invariant_bits", prop_batch_invariant, 0, FAULT_NONE, !first);
+    add(list, m, "halves_merge_to_the_whole", prop_merged_halves, 0, FAULT_NONE, 0);
+}
+
+/* Rows of the merge kernel are values' sizes only; bytes of the copy kernel are those of a format. */
+static void add_moves(struct list *list)
+{
+    static const int value_sizes[] = {16, 64, 72, 128, 192, 320, 1024};
+
+    for (int i = 0; i < 7; i++) {
+        struct num_model m = model_of(1, 64, i, i % 2, 0);
+        m.d = m.dv = value_sizes[i];
+        for (int v = 0; v < 4; v++)
+            add(list, &m, "merge", check_merge, v, FAULT_NONE, 0);
+    }
+    for (int format = 0; format < FORMATS; format++) {
+        struct num_model m = model_of(format, sizes[format % SIZES], 2, 0, format % PAGES);
+        for (int v = 0; v < 4; v++)
+            add(list, &m, "copy", check_copy, v, FAULT_NONE, 0);
+        add(list, &m, "accepted_draft_tokens_move", check_drafts, 0, FAULT_NONE, 0);
+    }
+    for (int i = 0; i < AWKWARD; i++) {
+        struct num_model m = model_of(awkward[i].format, awkward[i].d, 0, awkward[i].dtype, 0);
+        m.page = awkward[i].page;
+        add(list, &m, "copy", check_copy, i % 4, FAULT_NONE, 0);
+    }
+}
+
 struct num_case *num_cases(int full, size_t *count)
 {
     struct list list = {0};
@@ -324,7 +375,9 @@ struct num_case *num_cases(int full, size_t *count)
         struct num_model m = model_of(p->format, sizes[p->size], p->gqa, p->dtype, p->page);
         add_properties(&list, &m, i < 2);
         add_controls(&list, &m);
+        add_options(&list, &m, i < 2);
     }
+    add_moves(&list);
     size_t kept = 0;
     for (size_t i = 0; i < list.count; i++)
         if (full || !list.cases[i].full)

@@ -90,8 +90,8 @@ static void dequant_call(struct num_run *run, const struct world *w, const struc
     args.pool = world_pool(run, w, w->pool.data);
     args.key = k.device;
     args.value = v.device;
-    args.block_table =
-        num_upload(run, w->table, (size_t)(w->sequences * w->table_stride - 1) * sizeof *w->table);
+    args.block_table = world_table(run, w, strided);
+    args.table_type = strided ? KVK_INT64 : KVK_INT32;
     args.table_stride = w->table_stride;
     args.out_start = num_upload(run, g->start, (size_t)(g->sequences + 1) * sizeof *g->start);
     args.first_token =
@@ -110,8 +110,8 @@ static void dequant_call(struct num_run *run, const struct world *w, const struc
         *value = num_rows_get(run, &v, used, "value");
 }
 
-/* Variants: 0 whole sequences, rotated keys stay; 1 ranges, rotated back, strided, spare rows; 2
-** odd rows. */
+/* Variants: 0 whole sequences, rotated keys stay; 1 ranges, rotated back, strided, spare rows,
+** int64 table; 2 odd rows. */
 void check_dequant(struct num_run *run, const struct num_case *c)
 {
     static const int lengths[] = {37, 0, 1, 50};

@@ -46,6 +46,7 @@ struct num_model {
     enum ref_layout layout;
     int d, dv, gqa, kv_heads, page; /* head size of keys and queries, of values and outputs */
     kvk_dtype dtype, dequant_dtype;
+    unsigned options;
 };
 
 struct num_case;
@@ -114,11 +115,12 @@ char *spec_folder_make(void);
 void spec_folder_remove(char *folder);
 
 /* --- the cases --- */
-num_body check_store, check_dequant, check_decode, check_unified;
+num_body check_store, check_dequant, check_decode, check_unified, check_options,
+    check_query_tokens, check_merge, check_copy, check_drafts;
 num_body prop_page_permutation, prop_splits, prop_dominant_key, prop_equal_keys, prop_linear_in_v,
     prop_gqa_repeats, prop_unified_is_decode, prop_codes_survive, prop_rest_of_batch,
     prop_negative_slot, prop_unused_slots, prop_bad_sequence, prop_bad_query, prop_far_below_zero,
-    prop_far_pages;
+    prop_far_pages, prop_batch_invariant, prop_merged_halves;
 struct num_case *num_cases(int full, size_t *count); /* malloc'd */
 
 const struct ref_spec *num_custom_specs(void); /* specs that are no presets; the last has no name */

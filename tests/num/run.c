@@ -159,6 +159,7 @@ const kvk_kernels *num_prepare(struct num_run *run, const struct num_model *mode
     m.dtype = model->dtype;
     m.dequant_dtype = model->dequant_dtype;
     m.kinds = kinds;
+    m.options = model->options;
     status = kvk_prepare(run->ctx, &m, &kernels, &err);
     run->skipped = run->may_refuse && (status == KVK_E_UNSUPPORTED || status == KVK_E_SHAPE);
     num_ok(run, status, &err, "kvk_prepare");

@@ -151,6 +151,18 @@ void world_read(const struct world *w, int sequence, double *key, double *value)
         }
 }
 
+void *world_table(struct num_run *run, const struct world *w, int wide)
+{
+    size_t n = (size_t)(w->sequences * w->table_stride - 1);
+    int64_t *entries = num_host(run, n * sizeof *entries);
+
+    if (!wide)
+        return num_upload(run, w->table, n * sizeof *w->table);
+    for (size_t i = 0; i < n; i++) /* unused entries are far outside */
+        entries[i] = w->table[i] < 0 ? INT64_MIN : w->table[i];
+    return num_upload(run, entries, n * sizeof *entries);
+}
+
 float *world_floats(struct num_run *run, kvk_dtype dtype, const uint16_t *bits, size_t n)
 {
     float *out = num_host(run, n * sizeof *out);

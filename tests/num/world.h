@@ -35,6 +35,9 @@ void world_store(struct world *w); /* again, after key and value were changed */
 /* Uploads `bytes`, as many as the pool has. */
 struct kvk_pool world_pool(struct num_run *run, const struct world *w, const uint8_t *bytes);
 void world_read(const struct world *w, int sequence, double *key, double *value);
+/* The block table as the device has it, of int64 if `wide`; the last sequence's unused entries are
+** not even there. */
+void *world_table(struct num_run *run, const struct world *w, int wide);
 float *world_floats(struct num_run *run, kvk_dtype dtype, const uint16_t *bits, size_t n);
 
 /* --- attend.c --- */
@@ -47,6 +50,9 @@ struct attention {
     int window, splits, strided, no_lse;
     int64_t max_context;
     const float *sinks; /* [H] host */
+    int full, table_64, batch_invariant;
+    float soft_cap;     /* with KVK_SOFT_CAP of the model's options */
+    const float *alibi; /* [H] host, with KVK_ALIBI */
     const struct kvk_pool *pool; /* instead of an upload of the world's */
     uint16_t *out;      /* results [start[S]][H][D] */
     float *lse;

@@ -135,6 +135,9 @@ struct ref_attention {
     double scale;
     int window;                /* 0 = none */
     const float *sinks;        /* [H] or NULL */
+    int full;                  /* every row sees every key that its window lets it see */
+    double soft_cap;           /* 0 = none */
+    const float *alibi;        /* [H] slopes of key - position, or NULL */
 };
 void ref_attend(const struct ref_attention *a);
 

@@ -10,8 +10,16 @@
 /* First and one past the last visible key of a query at `position`. */
 static void visible(const struct ref_attention *a, int position, int *first, int *end)
 {
-    *end = position + 1;
-    *first = a->window > 0 && *end > a->window ? *end - a->window : 0;
+    *end = a->full ? a->length : position + 1;
+    *first = a->window > 0 && position + 1 > a->window ? position + 1 - a->window : 0;
+}
+
+/* Soft cap, then the slope. */
+static double adjusted(const struct ref_attention *a, double score, int h, int distance)
+{
+    if (a->soft_cap > 0)
+        score = a->soft_cap * tanh(score / a->soft_cap);
+    return a->alibi ? score + (double)a->alibi[h] * distance : score;
 }
 
 static void attend_row(const struct ref_attention *a, int i, int h, double *score)
@@ -21,9 +29,9 @@ static void attend_row(const struct ref_attention *a, int i, int h, double *scor
     size_t heads = (size_t)a->heads, g = (size_t)(h / (a->query_heads / a->heads));
     const double *q = a->query + row * dk;
     double *out = a->out + row * dv, top = -INFINITY, sum = 0, denominator;
-    int first, end;
+    int first, end, position = a->length - a->query_len + i;
 
-    visible(a, a->length - a->query_len + i, &first, &end);
+    visible(a, position, &first, &end);
     for (size_t e = 0; e < dv; e++)
         out[e] = 0;
     if (a->lse)
@@ -34,7 +42,7 @@ static void attend_row(const struct ref_attention *a, int i, int h, double *scor
         double dot = 0;
         for (size_t e = 0; e < dk; e++)
             dot += q[e] * a->key[((size_t)t * heads + g) * dk + e];
-        score[t] = dot * a->scale;
+        score[t] = adjusted(a, dot * a->scale, h, t - position);
         top = fmax(top, score[t]);
     }
     for (int t = first; t < end; t++) {
