@@ -158,7 +158,10 @@ set(KVKILN_NUM_SOURCES
   tests/num/attend.c
   tests/num/cases.c
   tests/num/check_attend.c
+  tests/num/check_copy.c
   tests/num/check_dequant.c
+  tests/num/check_merge.c
+  tests/num/check_options.c
   tests/num/check_store.c
   tests/num/custom.c
   tests/num/data.c
