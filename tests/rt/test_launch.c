@@ -13,7 +13,7 @@ enum { G = 2, H = 8, D = 128, P = 16, SLOT = 196 };
 
 static struct fake *fake;
 static kvk_context *ctx;
-static const kvk_kernels *aos, *soa;
+static const kvk_kernels *aos, *soa, *optional; /* optional: with both options of attention */
 
 /* Aligned addresses that nothing reads. */
 static void *at(uintptr_t offset) { return (void *)(uintptr_t)(0x10000 + offset); }
@@ -28,6 +28,10 @@ static int setup(void **state)
     kvk_error err;
     if (kvk_prepare(ctx, &model, &aos, &err) != KVK_OK)
         fail_msg("%s", err.text);
+    model.options = KVK_SOFT_CAP | KVK_ALIBI;
+    assert_int_equal(kvk_prepare(ctx, &model, &optional, NULL), KVK_OK);
+    assert_ptr_not_equal(optional, aos);
+    model.options = 0;
     model.layout = "soa";
     assert_int_equal(kvk_prepare(ctx, &model, &soa, NULL), KVK_OK);
     return 0;
@@ -93,6 +97,27 @@ static struct kvk_dequant_args dequant_args(void)
     a.out_start = at(64);
     a.sequences = 3;
     a.rows = 100;
+    return a;
+}
+
+static struct kvk_merge_args merge_args(void)
+{
+    struct kvk_merge_args a = KVK_INIT(struct kvk_merge_args);
+    a.a = (struct kvk_partial){.out = {.data = at(0)}, .lse = at(64)};
+    a.b = (struct kvk_partial){.out = {.data = at(128)}, .lse = at(192), .dtype = KVK_FLOAT32};
+    a.out = (struct kvk_partial){.out = {.data = at(256)}, .dtype = KVK_FLOAT16};
+    a.rows = 9;
+    return a;
+}
+
+static struct kvk_copy_args copy_args(void)
+{
+    struct kvk_copy_args a = KVK_INIT(struct kvk_copy_args);
+    a.from = (struct kvk_pool){.data = at(0), .pages = 10};
+    a.to = (struct kvk_pool){.data = at(4096), .pages = 20, .page_stride = 8192};
+    a.from_index = at(64);
+    a.to_index = at(128);
+    a.items = 5;
     return a;
 }
 
@@ -229,6 +254,93 @@ static void unified_and_dequant_grids(void **state)
     assert_int_equal(last(0)->bytes, sizeof(struct abi_dequant));
 }
 
+static void options_and_wide_tables_reach_the_kernels(void **state)
+{
+    (void)state;
+    struct kvk_decode_args d = decode_args();
+    struct kvk_unified_args u = unified_args();
+    struct kvk_dequant_args q = dequant_args();
+    struct abi_decode p;
+    struct abi_unified pu;
+    struct abi_dequant pq;
+    d.soft_cap = u.soft_cap = 30;
+    d.alibi = u.alibi = at(512);
+    d.full = u.full = 1;
+    d.table_type = u.table_type = q.table_type = KVK_INT64;
+    assert_int_equal(kvk_decode(optional, &d, NULL, NULL), KVK_OK);
+    memcpy(&p, last(0)->params, sizeof p);
+    assert_true(p.soft_cap == 30 && p.alibi == (uintptr_t)at(512) && p.full == 1);
+    assert_true(p.table_64 == 1 && p.split_tokens == 0);
+    assert_int_equal(kvk_unified(optional, &u, NULL, NULL), KVK_OK);
+    memcpy(&pu, last(0)->params, sizeof pu);
+    assert_true(pu.soft_cap == 30 && pu.alibi == (uintptr_t)at(512) && pu.full == 1);
+    assert_int_equal(pu.table_64, 1);
+    assert_int_equal(kvk_dequant(aos, &q, NULL, NULL), KVK_OK);
+    memcpy(&pq, last(0)->params, sizeof pq);
+    assert_int_equal(pq.table_64, 1);
+}
+
+/* Splits of 2048 tokens, whatever the batch; always through reduce. */
+static void batch_invariant_splits_are_fixed(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t sequences, context;
+        int splits;
+    } calls[] = {{1, 1, 2}, {900, 4096, 2}, {3, 4097, 3}, {1, 1000000, 489}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct kvk_decode_args a = decode_args();
+        struct abi_decode p;
+        a.batch_invariant = 1;
+        a.sequences = calls[i].sequences;
+        a.max_context = calls[i].context;
+        a.workspace_bytes = (size_t)1 << 40;
+        assert_int_equal(kvk_decode(aos, &a, NULL, NULL), KVK_OK);
+        assert_string_equal(last(0)->function, "k_reduce");
+        memcpy(&p, last(1)->params, sizeof p);
+        assert_int_equal(p.split_tokens, 2048);
+        assert_int_equal(p.splits, calls[i].splits);
+        assert_int_equal(last(1)->grid, calls[i].sequences * G * calls[i].splits);
+    }
+}
+
+static void merge_fills_its_parameters(void **state)
+{
+    (void)state;
+    struct kvk_merge_args a = merge_args();
+    struct abi_merge p;
+    a.a.out.row_stride = 5000;
+    assert_int_equal(kvk_merge(aos, &a, at(1), NULL), KVK_OK);
+    assert_string_equal(last(0)->function, "k_merge");
+    assert_int_equal(last(0)->bytes, sizeof p);
+    assert_int_equal(last(0)->grid, 9 * H / 4);
+    memcpy(&p, last(0)->params, sizeof p);
+    assert_true(p.a_type == 2 && p.b_type == 0 && p.out_type == 1); /* the model's is bf16 */
+    assert_true(p.a_row == 5000 && p.b_row == H * D && p.out_head == D);
+    assert_true(p.rows == 9 && p.query_heads == H && p.out_lse == 0);
+    assert_int_equal(p.b_lse, (uintptr_t)at(192));
+}
+
+static void copy_fills_its_parameters(void **state)
+{
+    (void)state;
+    struct kvk_copy_args a = copy_args();
+    struct abi_copy p;
+    assert_int_equal(kvk_copy(aos, aos, &a, NULL, NULL), KVK_OK);
+    assert_string_equal(last(0)->function, "k_copy");
+    assert_int_equal(last(0)->bytes, sizeof p);
+    assert_int_equal(last(0)->grid, (5 * G + 3) / 4);
+    memcpy(&p, last(0)->params, sizeof p);
+    assert_true(p.from_page_stride == P * G * SLOT && p.page_stride == 8192);
+    assert_true(p.from_capacity == 10 * P && p.capacity == 20 * P);
+    assert_true(p.items == 5 && p.kv_heads == G && !p.index_64 && !p.pages);
+    a.pages = 1;
+    a.index_type = KVK_INT64;
+    assert_int_equal(kvk_copy(aos, optional, &a, NULL, NULL), KVK_OK); /* options change no byte */
+    memcpy(&p, last(0)->params, sizeof p);
+    assert_true(p.items == 5 * P && p.index_64 == 1 && p.pages == 1);
+}
+
 static void empty_calls_queue_nothing(void **state)
 {
     (void)state;
@@ -239,7 +351,11 @@ static void empty_calls_queue_nothing(void **state)
     assert_int_equal(kvk_store(aos, &s, NULL, NULL), KVK_OK);
     assert_int_equal(kvk_decode(aos, &d, NULL, NULL), KVK_OK);
     assert_int_equal(kvk_unified(aos, &u, NULL, NULL), KVK_OK);
+    struct kvk_merge_args m = KVK_INIT(struct kvk_merge_args);
+    struct kvk_copy_args c = KVK_INIT(struct kvk_copy_args);
     assert_int_equal(kvk_dequant(aos, &q, NULL, NULL), KVK_OK);
+    assert_int_equal(kvk_merge(aos, &m, NULL, NULL), KVK_OK);
+    assert_int_equal(kvk_copy(aos, NULL, &c, NULL, NULL), KVK_OK);
     assert_int_equal(fake->launches, 0);
 }
 
@@ -313,7 +429,7 @@ static void store_arguments_are_checked(void **state)
     BAD_STORE(a.size = 0, KVK_E_ARG, "KVK_INIT");
     BAD_STORE(a.rows = -1, KVK_E_SHAPE, "rows is -1");
     BAD_STORE(a.rows = INT64_MAX, KVK_E_SHAPE, "rows");
-    BAD_STORE(a.rows = INT64_C(1) << 34, KVK_E_SHAPE, "CTAs");
+    BAD_STORE(a.rows = INT64_C(1) << 34, KVK_E_SHAPE, "more than a launch takes");
     BAD_STORE(a.key.data = NULL, KVK_E_ARG, "key");
     BAD_STORE(a.value.data = at(1), KVK_E_ALIGN, "value");
     BAD_STORE(a.key.row_stride = -1, KVK_E_SHAPE, "key");
@@ -367,6 +483,101 @@ static void dequant_arguments_are_checked(void **state)
     assert_int_equal(kvk_dequant(aos, &a, NULL, NULL), KVK_OK);
 }
 
+#define BAD_OPTIONAL(set, status, text) BAD(kvk_decode, optional_args, set, optional, status, text)
+
+static struct kvk_decode_args optional_args(void)
+{
+    struct kvk_decode_args a = decode_args();
+    a.soft_cap = 50;
+    a.alibi = at(512);
+    return a;
+}
+
+static void options_are_refused_by_name(void **state)
+{
+    (void)state;
+    BAD_DECODE(a.soft_cap = 30, KVK_E_UNSUPPORTED, "without KVK_SOFT_CAP");
+    BAD_DECODE(a.soft_cap = NAN, KVK_E_UNSUPPORTED, "KVK_SOFT_CAP");
+    BAD_DECODE(a.alibi = at(0), KVK_E_UNSUPPORTED, "without KVK_ALIBI");
+    BAD_UNIFIED(a.soft_cap = 30, KVK_E_UNSUPPORTED, "KVK_SOFT_CAP");
+    BAD_UNIFIED(a.alibi = at(0), KVK_E_UNSUPPORTED, "KVK_ALIBI");
+    BAD_OPTIONAL(a.soft_cap = 0, KVK_E_ARG, "soft_cap is 0");
+    BAD_OPTIONAL(a.soft_cap = -1, KVK_E_ARG, "soft_cap is -1");
+    BAD_OPTIONAL(a.soft_cap = INFINITY, KVK_E_ARG, "soft_cap");
+    BAD_OPTIONAL(a.alibi = NULL, KVK_E_ARG, "alibi is NULL");
+    BAD_OPTIONAL(a.alibi = at(2), KVK_E_ALIGN, "alibi");
+    BAD_DECODE(a.full = 2, KVK_E_SHAPE, "full is 2");
+    BAD_UNIFIED(a.full = -1, KVK_E_SHAPE, "full is -1");
+    BAD_DECODE(a.table_type = (kvk_index)2, KVK_E_ARG, "table_type is 2");
+    BAD_DECODE((a.table_type = KVK_INT64, a.block_table = at(4)), KVK_E_ALIGN, "block_table");
+    BAD_DEQUANT(a.table_type = (kvk_index)7, KVK_E_ARG, "table_type is 7");
+    BAD_DECODE(a.batch_invariant = 2, KVK_E_SHAPE, "batch_invariant is 2");
+    BAD_DECODE((a.batch_invariant = 1, a.splits = 2), KVK_E_ARG, "batch_invariant");
+    BAD_DECODE((a.batch_invariant = 1, a.workspace_bytes = 2 * 3 * H * 129 * 4 - 1),
+               KVK_E_WORKSPACE, "24768");
+    struct kvk_model model = rt_model();
+    const kvk_kernels *none;
+    kvk_error err = {0};
+    model.options = 12;
+    assert_int_equal(kvk_prepare(ctx, &model, &none, &err), KVK_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "0xc"));
+    assert_non_null(strstr(err.text, "KVK_SOFT_CAP"));
+}
+
+#define BAD_MERGE(set, status, text) BAD(kvk_merge, merge_args, set, aos, status, text)
+
+static void merge_arguments_are_checked(void **state)
+{
+    (void)state;
+    BAD_MERGE(a.rows = -1, KVK_E_SHAPE, "rows is -1");
+    BAD_MERGE(a.rows = INT64_C(1) << 40, KVK_E_SHAPE, "more than a launch takes");
+    BAD_MERGE(a.a.out.data = NULL, KVK_E_ARG, "a.out");
+    BAD_MERGE(a.b.out.data = at(2), KVK_E_ALIGN, "b.out"); /* f32 */
+    BAD_MERGE(a.out.out.data = at(1), KVK_E_ALIGN, "out.out");
+    BAD_MERGE(a.a.lse = NULL, KVK_E_ARG, "a.lse");
+    BAD_MERGE(a.b.lse = at(2), KVK_E_ALIGN, "b.lse");
+    BAD_MERGE(a.out.lse = at(2), KVK_E_ALIGN, "out.lse");
+    BAD_MERGE(a.out.out.head_stride = 64, KVK_E_SHAPE, "out.out");
+    BAD_MERGE(a.b.dtype = (kvk_dtype)4, KVK_E_ARG, "b: dtype is 4");
+}
+
+static void bad_copy(struct kvk_copy_args a, const kvk_kernels *from, kvk_status status,
+                     const char *text)
+{
+    kvk_error err = {0};
+    expect(kvk_copy(aos, from, &a, NULL, &err), status, &err, text);
+    assert_int_equal(kvk_copy(aos, from, &a, NULL, NULL), status);
+}
+
+#define BAD_COPY_ARGS(set, status, text)                                                           \
+    do {                                                                                           \
+        struct kvk_copy_args a = copy_args();                                                      \
+        set;                                                                                       \
+        bad_copy(a, NULL, status, text);                                                           \
+    } while (0)
+
+static void copy_arguments_are_checked(void **state)
+{
+    (void)state;
+    BAD_COPY_ARGS(a.items = -1, KVK_E_SHAPE, "items is -1");
+    BAD_COPY_ARGS((a.items = UINT32_MAX, a.pages = 1), KVK_E_SHAPE, "more than a launch takes");
+    BAD_COPY_ARGS(a.from.data = NULL, KVK_E_ARG, "pool.data");
+    BAD_COPY_ARGS(a.to.page_stride = 6268, KVK_E_SHAPE, "page_stride");
+    BAD_COPY_ARGS(a.from_index = NULL, KVK_E_ARG, "from_index");
+    BAD_COPY_ARGS(a.to_index = at(2), KVK_E_ALIGN, "to_index");
+    BAD_COPY_ARGS(a.index_type = (kvk_index)3, KVK_E_ARG, "index_type is 3");
+    BAD_COPY_ARGS((a.index_type = KVK_INT64, a.from_index = at(4)), KVK_E_ALIGN, "from_index");
+    BAD_COPY_ARGS(a.pages = 2, KVK_E_SHAPE, "pages is 2");
+    bad_copy(copy_args(), soa, KVK_E_ARG, "kvk1:fake:soa:128:128:16");
+    bad_copy(copy_args(), soa, KVK_E_ARG, "kvk1:fake:aos:128:128:16");
+    struct kvk_model model = rt_model();
+    const kvk_kernels *other;
+    model.layout = "aos";
+    model.kv_heads = 4;
+    assert_int_equal(kvk_prepare(ctx, &model, &other, NULL), KVK_OK);
+    bad_copy(copy_args(), other, KVK_E_ARG, "from has 4 KV heads, to has 2");
+}
+
 /* ---- workspace ---- */
 
 static void promised_workspace_is_enough(void **state)
@@ -381,6 +592,7 @@ static void promised_workspace_is_enough(void **state)
         limits.sequences = 1 + (int64_t)(seed >> 8) % (1 << (seed >> 28));
         limits.query_tokens = 1 + (seed >> 4) % 16;
         limits.context = 1 + (int64_t)(seed >> 3) % 1000000;
+        limits.batch_invariant = a.batch_invariant = round % 4 == 3;
         a.workspace_bytes = kvk_workspace_bytes(aos, &limits);
         a.sequences = 1 + (int64_t)(seed >> 11) % limits.sequences; /* any call within the limits */
         a.query_tokens = 1 + (seed >> 9) % limits.query_tokens;
@@ -419,12 +631,19 @@ int main(int argc, char **argv)
         TEST(short_decode_is_one_launch),
         TEST(long_decode_is_split_and_reduced),
         TEST(unified_and_dequant_grids),
+        TEST(options_and_wide_tables_reach_the_kernels),
+        TEST(batch_invariant_splits_are_fixed),
+        TEST(merge_fills_its_parameters),
+        TEST(copy_fills_its_parameters),
         TEST(empty_calls_queue_nothing),
         TEST(pools_are_checked),
         TEST(other_pool_orders_are_accepted),
         TEST(store_arguments_are_checked),
         TEST(attention_arguments_are_checked),
         TEST(dequant_arguments_are_checked),
+        TEST(options_are_refused_by_name),
+        TEST(merge_arguments_are_checked),
+        TEST(copy_arguments_are_checked),
         TEST(promised_workspace_is_enough),
         TEST(workspace_is_bounded),
     };

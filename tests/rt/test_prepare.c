@@ -62,7 +62,7 @@ static void same_model_is_the_same_pointer(void **state)
     explicit.kinds = KVK_ALL_KINDS;
     assert_ptr_equal(prepare(ctx, &model), k);
     assert_ptr_equal(prepare(ctx, &explicit), k);
-    assert_int_equal(rt_generator.compiles, 4);
+    assert_int_equal(rt_generator.compiles, KIND_COUNT);
     kvk_close(ctx);
 }
 
@@ -77,9 +77,25 @@ static void kernels_are_shared_between_models(void **state)
     wide.query_heads = 32;
     const kvk_kernels *b = prepare(ctx, &wide);
     assert_ptr_not_equal(a, b);
-    assert_int_equal(rt_generator.compiles, 4);
+    assert_int_equal(rt_generator.compiles, KIND_COUNT);
     assert_string_equal(origin(a, KVK_DECODE), "compiled");
     assert_string_equal(origin(b, KVK_DECODE), "memory");
+    kvk_close(ctx);
+}
+
+/* Options are of decode and unified only. */
+static void options_make_two_kernels(void **state)
+{
+    (void)state;
+    struct kvk_model model = rt_model();
+    const kvk_kernels *plain, *capped;
+    kvk_context *ctx = rt_open(NULL);
+    assert_int_equal(kvk_prepare(ctx, &model, &plain, NULL), KVK_OK);
+    model.options = KVK_SOFT_CAP;
+    assert_int_equal(kvk_prepare(ctx, &model, &capped, NULL), KVK_OK);
+    assert_ptr_not_equal(plain, capped);
+    assert_int_equal(rt_generator.compiles, KIND_COUNT + 2);
+    assert_string_equal(plain->pages.signature, capped->pages.signature);
     kvk_close(ctx);
 }
 
@@ -91,7 +107,7 @@ static void dequant_has_a_dtype_of_its_own(void **state)
     prepare(ctx, &model);
     model.dequant_dtype = KVK_FLOAT16;
     const kvk_kernels *k = prepare(ctx, &model);
-    assert_int_equal(rt_generator.compiles, 5);
+    assert_int_equal(rt_generator.compiles, KIND_COUNT + 1);
     assert_string_equal(origin(k, KVK_DEQUANT), "compiled");
     assert_string_equal(origin(k, KVK_STORE), "memory");
     kvk_close(ctx);
@@ -128,11 +144,11 @@ static void second_context_finds_the_cache(void **state)
     kvk_context *ctx = rt_open(dir);
     prepare(ctx, &model);
     kvk_close(ctx);
-    assert_int_equal(rt_count(dir, NULL), 4);
+    assert_int_equal(rt_count(dir, NULL), KIND_COUNT);
     ctx = rt_open(dir);
     const kvk_kernels *k = prepare(ctx, &model);
     assert_string_equal(origin(k, KVK_UNIFIED), "cache");
-    assert_int_equal(rt_generator.compiles, 4);
+    assert_int_equal(rt_generator.compiles, KIND_COUNT);
     kvk_close(ctx);
     rt_remove(dir);
 }
@@ -149,7 +165,7 @@ static void other_targets_do_not_collide(void **state)
     prepare(first, &model);
     const kvk_kernels *k = prepare(second, &model);
     assert_string_equal(origin(k, KVK_STORE), "compiled");
-    assert_int_equal(rt_count(dir, NULL), 8);
+    assert_int_equal(rt_count(dir, NULL), 2 * KIND_COUNT);
     kvk_close(first);
     kvk_close(second);
     rt_remove(dir);
@@ -237,7 +253,7 @@ static void duplicates_collapse(void **state)
         assert_int_equal(callers[i].status, KVK_OK);
         assert_ptr_equal(callers[i].kernels, callers[0].kernels);
     }
-    assert_int_equal(rt_generator.compiles, 4);
+    assert_int_equal(rt_generator.compiles, KIND_COUNT);
     if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
         assert_true(rt_generator.most_running > 1);
     kvk_close(ctx);
@@ -265,7 +281,7 @@ static void overlapping_prepares_do_not_deadlock(void **state)
     run_callers(callers);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(callers[i].status, KVK_OK);
-    assert_true(rt_generator.compiles <= 8);
+    assert_true(rt_generator.compiles <= 2 * KIND_COUNT);
     kvk_close(ctx);
 }
 
@@ -399,7 +415,8 @@ static void models_are_checked(void **state)
     BAD(page_tokens, -1, KVK_E_SHAPE, "page_tokens is -1");
     BAD(dtype, (kvk_dtype)7, KVK_E_ARG, "dtype is 7");
     BAD(dequant_dtype, (kvk_dtype)3, KVK_E_ARG, "dequant_dtype is 3");
-    BAD(kinds, 16, KVK_E_ARG, "kinds");
+    BAD(kinds, 64, KVK_E_ARG, "kinds");
+    BAD(options, 4, KVK_E_UNSUPPORTED, "unknown bits 0x4");
     struct {
         struct kvk_model m;
         uint64_t unknown;
@@ -460,7 +477,7 @@ static void key_text_names_maker_assembler_and_kernel(void **state)
                                   .dtype = KVK_BFLOAT16,
                                   .assemble = 1};
     char *text = key_make(&r, "build", "ptxas 13"), small[20];
-    assert_int_equal(strncmp(text, "kvkiln 1 abi 1\ngenerator build\nassembler ptxas 13\n", 50), 0);
+    assert_int_equal(strncmp(text, "kvkiln 1 abi 2\ngenerator build\nassembler ptxas 13\n", 50), 0);
     assert_non_null(strstr(text, "kind store\n"));
     assert_int_equal(key_text(&r, "build", "ptxas 13", small, sizeof small), strlen(text));
     assert_int_equal(strlen(small), sizeof small - 1);
@@ -475,6 +492,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(same_model_is_the_same_pointer, setup),
         cmocka_unit_test_setup(kernels_are_shared_between_models, setup),
         cmocka_unit_test_setup(dequant_has_a_dtype_of_its_own, setup),
+        cmocka_unit_test_setup(options_make_two_kernels, setup),
         cmocka_unit_test_setup(only_asked_kinds_are_made, setup),
         cmocka_unit_test_setup(second_context_finds_the_cache, setup),
         cmocka_unit_test_setup(other_targets_do_not_collide, setup),
