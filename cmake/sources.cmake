@@ -171,6 +171,8 @@ set(KVKILN_NUM_SOURCES
   tests/num/prop_values.c
   tests/num/rows.c
   tests/num/run.c
+  tests/num/sample.c
+  tests/num/sample_spec.c
   tests/num/spec_file.c
   tests/num/world.c)
 

@@ -59,17 +59,23 @@ static void compare_ranges(struct num_run *run, const struct world *w, const str
             for (int h = 0; h < heads; h++) {
                 size_t at = (size_t)row * (size_t)heads + (size_t)h;
                 int back = rotate_back && w->f.key.rotated;
-                double norm = 0;
+                int value_back = rotate_back && w->f.value.rotated;
+                double norm = 0, value_norm = 0;
                 ref_dequant(&w->f, &w->pool, world_slot(w, s, g->first[s] + row - g->start[s]), h,
                             k, v);
                 for (int i = 0; i < d; i++)
                     norm += k[i] * k[i];
+                for (int i = 0; i < dv; i++)
+                    value_norm += v[i] * v[i];
                 if (back)
                     ref_rotate(k, d);
+                if (value_back)
+                    ref_rotate(v, dv);
                 compare_vector(run, dtype, k, key + at * (size_t)d, d, back || !exact_key,
                                back ? 1e-6 * sqrt(norm) : 0, "key", row, h);
-                compare_vector(run, dtype, v, value + at * (size_t)dv, dv, !exact_value, 0, "value",
-                               row, h);
+                compare_vector(run, dtype, v, value + at * (size_t)dv, dv,
+                               value_back || !exact_value,
+                               value_back ? 1e-6 * sqrt(value_norm) : 0, "value", row, h);
             }
 }
 

@@ -5,6 +5,7 @@
 ** Exit 0: all passed; 1: a case failed; 2: usage; 3: the device cannot be used.
 */
 #include "num.h"
+#include "sample.h"
 
 #include <argp.h>
 #include <fnmatch.h>
@@ -21,7 +22,7 @@ enum { CASE_SECONDS = 180 };
 struct options {
     struct num_run run;
     const char *filter;
-    int full, list, json, verbose;
+    int full, list, json, verbose, samples;
 };
 
 /* What the signal handler needs to say which case faulted. */
@@ -36,6 +37,7 @@ static const struct argp_option option_list[] = {
     {"device", 'd', "DEVICE", 0, "auto, host, cuda:0, hip:0; host:1 and host:2 guard buffers", 0},
     {"filter", 'f', "TEXT", 0, "Cases whose name contains TEXT, or matches it if it holds a *", 0},
     {"full", 1, NULL, 0, "The full product of shapes", 0},
+    {"sample", 2, "N", 0, "N shapes drawn by the seed, and nothing else", 0},
     {"seed", 's', "N", 0, "Seed of the random inputs (default 1)", 0},
     {"cache", 'c', "DIR", 0, "Kernel cache; \"\" keeps kernels in memory only", 0},
     {"list", 'l', NULL, 0, "Print the names and end", 0},
@@ -57,6 +59,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'l': o->list = 1; break;
     case 'j': o->json = 1; break;
     case 'v': o->verbose = 1; break;
+    case 2:
+        o->samples = (int)strtol(arg, &end, 0);
+        if (*end || o->samples < 1)
+            argp_error(state, "--sample %s: not a number above 0", arg);
+        break;
     case 's':
         o->run.seed = strtoull(arg, &end, 0);
         if (*end || end == arg)
@@ -67,16 +74,28 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
+/* The options that make the list hold a case, and select it. */
+static void repeat(const struct num_case *c, char *text, size_t cap)
+{
+    if (!c)
+        snprintf(text, cap, "--filter ''");
+    else if (c->body == sample_run)
+        snprintf(text, cap, "--sample %d --filter sample.%d/", c->variant + 1, c->variant);
+    else
+        snprintf(text, cap, "%s--filter '%s'", c->full ? "--full " : "", c->name);
+}
+
 static void on_signal(int signal)
 {
-    char text[512];
+    char text[768], options[256];
+
+    repeat(progress.at, options, sizeof options);
     int n = snprintf(
         text, sizeof text,
-        "FAIL %s: signal %d\n     repeat: num --device %s --seed %llu%s --filter '%s'\n"
+        "FAIL %s: signal %d\n     repeat: num --device %s --seed %llu %s\n"
         "%zu passed, %zu failed, %zu skipped\n",
         progress.at ? progress.at->name : "(start)", signal, progress.device, progress.seed,
-        progress.at && progress.at->full ? " --full" : "", progress.at ? progress.at->name : "",
-        progress.passed, progress.failed + 1, progress.skipped + progress.left);
+        options, progress.passed, progress.failed + 1, progress.skipped + progress.left);
 
     if (write(STDOUT_FILENO, text, (size_t)n) < 0)
         _exit(4);
@@ -116,17 +135,18 @@ static void report(const struct options *o, const struct num_case *c, enum num_r
                    double ms, json_t *results)
 {
     static const char *const words[] = {"fail", "pass", "skip"};
+    char options[256];
 
     if (o->json)
         json_array_append_new(results,
                               json_pack("{s:s, s:s, s:f, s:f, s:s}", "name", c->name, "result",
                                         words[result], "ms", ms, "error", o->run.error, "text",
                                         result == CASE_PASSED ? "" : o->run.text));
-    else if (result == CASE_FAILED)
-        printf("FAIL %s: %s\n     repeat: num --device %s --seed %llu%s --filter '%s'\n", c->name,
-               o->run.text, o->run.device, (unsigned long long)o->run.seed,
-               c->full ? " --full" : "", c->name);
-    else if (o->verbose)
+    else if (result == CASE_FAILED) {
+        repeat(c, options, sizeof options);
+        printf("FAIL %s: %s\n     repeat: num --device %s --seed %llu %s\n", c->name, o->run.text,
+               o->run.device, (unsigned long long)o->run.seed, options);
+    } else if (o->verbose)
         printf("%s %s (%.0f ms, error %.2g, lse %.2g) %s\n", words[result], c->name, ms,
                o->run.error, o->run.lse_error, result == CASE_SKIPPED ? o->run.text : "");
     fflush(stdout);
@@ -190,6 +210,15 @@ static void print_log(void *data, kvk_log_level level, const char *line)
         fprintf(stderr, "%s\n", line);
 }
 
+static struct num_case *all_cases(const struct options *o, size_t *count)
+{
+    *count = 0;
+    if (o->samples)
+        return sample_cases(NULL, count, o->run.seed, o->samples, o->samples);
+    return sample_cases(num_cases(o->full, count), count, o->run.seed,
+                        o->full ? SAMPLE_FULL : SAMPLE_CORE, SAMPLE_CORE);
+}
+
 int main(int argc, char **argv)
 {
     static const struct argp argp = {.options = option_list,
@@ -201,7 +230,7 @@ int main(int argc, char **argv)
     size_t count;
 
     argp_parse(&argp, argc, argv, 0, NULL, &o);
-    struct num_case *cases = num_cases(o.full, &count);
+    struct num_case *cases = all_cases(&o, &count);
     if (o.list) {
         for (size_t i = 0; i < count; i++)
             if (selected(&o, &cases[i]))

@@ -113,6 +113,7 @@ void num_use_own_generator(void); /* generator.c */
 /* --- spec_file.c --- */
 char *spec_folder_make(void);
 void spec_folder_remove(char *folder);
+void spec_file_write(const char *folder, const struct ref_spec *spec);
 
 /* --- the cases --- */
 num_body check_store, check_dequant, check_decode, check_unified, check_options,

@@ -5,6 +5,7 @@
 */
 #include "num.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -35,7 +36,7 @@ static void write_codec(FILE *f, const char *side, const struct ref_codec *c)
     }
 }
 
-static void write_spec(const char *folder, const struct ref_spec *spec)
+void spec_file_write(const char *folder, const struct ref_spec *spec)
 {
     char path[512];
     FILE *f;
@@ -67,18 +68,21 @@ char *spec_folder_make(void)
         exit(2);
     }
     for (const struct ref_spec *s = num_custom_specs(); s->name; s++)
-        write_spec(folder, s);
+        spec_file_write(folder, s);
     return folder;
 }
 
 void spec_folder_remove(char *folder)
 {
-    char path[512];
+    char path[1024];
+    DIR *dir = opendir(folder);
 
-    for (const struct ref_spec *s = num_custom_specs(); s->name; s++) {
-        snprintf(path, sizeof path, "%s/%s.lua", folder, s->name);
-        unlink(path);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        unlink(path); /* not . and .., which are folders */
     }
+    if (dir)
+        closedir(dir);
     rmdir(folder);
     free(folder);
 }
