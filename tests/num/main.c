@@ -90,12 +90,12 @@ static void on_signal(int signal)
     char text[768], options[256];
 
     repeat(progress.at, options, sizeof options);
-    int n = snprintf(
-        text, sizeof text,
-        "FAIL %s: signal %d\n     repeat: num --device %s --seed %llu %s\n"
-        "%zu passed, %zu failed, %zu skipped\n",
-        progress.at ? progress.at->name : "(start)", signal, progress.device, progress.seed,
-        options, progress.passed, progress.failed + 1, progress.skipped + progress.left);
+    int n = snprintf(text, sizeof text,
+                     "FAIL %s: signal %d\n     repeat: num --device %s --seed %llu %s\n"
+                     "%zu passed, %zu failed, %zu skipped\n",
+                     progress.at ? progress.at->name : "(start)", signal, progress.device,
+                     progress.seed, options, progress.passed, progress.failed + 1,
+                     progress.skipped + progress.left);
 
     if (write(STDOUT_FILENO, text, (size_t)n) < 0)
         _exit(4);
