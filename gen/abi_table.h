@@ -9,4 +9,7 @@
 ** buffer (the C struct's own). Returns how many; at most `max` are written. */
 int abi_params(const char *entry, const char *names[], int types[], int offsets[], int max);
 
+/* Bytes of the parameter buffer. A multiple of 8, or the C struct ends in padding and CUDA refuses the launch. */
+int abi_bytes(const char *entry);
+
 #endif

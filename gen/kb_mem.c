@@ -4,6 +4,8 @@
 */
 #include "kb_internal.h"
 
+#include "abi_table.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -105,6 +107,8 @@ void kb_close(struct kb *k) { LLVMDisposeBuilder(k->builder); }
 void kb_entry_begin(struct kb *k, const char *symbol, const char *abi, int threads)
 {
     const struct target_ops *ops = k->target->ops;
+    if (abi_bytes(abi) % 8)
+        kb_fail(k, "abi.def: %s has %d bytes of parameters, no multiple of 8", abi, abi_bytes(abi));
     k->nparams = 0;
     k->shared_used = 0;
     ops->entry(k, symbol, abi, threads);

@@ -61,3 +61,10 @@ int abi_params(const char *entry, const char *names[], int types[], int offsets[
         }
     return n;
 }
+
+int abi_bytes(const char *entry)
+{
+    const char *names[64];
+    int types[64], offsets[64], n = abi_params(entry, names, types, offsets, 64);
+    return n ? offsets[n - 1] + (types[n - 1] == KB_GLOBAL || types[n - 1] == KB_I64 ? 8 : 4) : 0;
+}
