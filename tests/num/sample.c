@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Products that a sample's attention may cost, and those of one in eight. */
+/* Products that a sample's attention may cost, and those of one in ten, which has few heads. */
 #define SAMPLE_WORK 2e7
-#define SAMPLE_MORE 3e8
+#define SAMPLE_MORE 1e9
 
 #define PICK(r, list) ((list)[num_below(r, (int)(sizeof(list) / sizeof *(list)))])
 
@@ -50,9 +50,9 @@ static void draw_model(struct num_random *r, struct sample *s)
             m->dv = pairs[p][1];
         }
     } while (!fits(m));
-    m->gqa = PICK(r, gqas);
+    m->gqa = s->many ? gqas[num_below(r, 8)] : PICK(r, gqas);
     m->page = PICK(r, page_sizes);
-    m->kv_heads = m->page > 256 || m->gqa > 16 ? 1 : 1 + num_below(r, 3);
+    m->kv_heads = s->many || m->page > 256 || m->gqa > 16 ? 1 : 1 + num_below(r, 3);
     m->dtype = num_below(r, 2) ? KVK_FLOAT16 : KVK_BFLOAT16;
     m->dequant_dtype = num_below(r, 2) ? KVK_FLOAT16 : KVK_BFLOAT16;
 }
@@ -98,8 +98,8 @@ static void draw_sequence(struct num_random *r, struct sample *s, int i, int q_l
 static void draw_sequences(struct num_random *r, struct sample *s)
 {
     const struct num_model *m = &s->model;
-    double work = num_below(r, 8) ? SAMPLE_WORK : SAMPLE_MORE,
-           most = work / ((double)m->gqa * m->kv_heads * (m->d + m->dv));
+    double most =
+        (s->many ? SAMPLE_MORE : SAMPLE_WORK) / ((double)m->gqa * m->kv_heads * (m->d + m->dv));
     int q_len = PICK(r, decode_lengths);
 
     s->sequences = 1 + num_below(r, 6);
@@ -148,6 +148,7 @@ void sample_draw(uint64_t seed, int number, struct sample *s)
 
     memset(s, 0, sizeof *s);
     s->kind = kinds[number % 8];
+    s->many = num_below(&r, 10) == 0;
     draw_model(&r, s);
     s->pool = (enum world_pool)num_below(&r, 3);
     s->strided = num_below(&r, 3) == 0;

@@ -17,6 +17,7 @@ struct sample {
     char name[SAMPLE_NAME]; /* of the spec, if it is no preset */
     struct ref_spec spec;
     int variant; /* of check_store and check_dequant */
+    int many;    /* tokens */
     int sequences, lengths[NUM_MAX_SEQUENCES], q_len[NUM_MAX_SEQUENCES];
     enum world_pool pool;
     int window, splits, strided, spare_rows, no_lse, sinks, full, table_64, batch_invariant;
