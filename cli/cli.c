@@ -89,6 +89,26 @@ const char *cli_dtype_name(kvk_dtype dtype)
     return dtype == KVK_FLOAT16 ? "fp16" : "bf16";
 }
 
+enum cli_exit cli_exit_of(kvk_status status)
+{
+    switch (status) {
+    case KVK_OK: return CLI_OK;
+    case KVK_E_ARG:
+    case KVK_E_SPEC:
+    case KVK_E_SHAPE:
+    case KVK_E_UNSUPPORTED: return CLI_USAGE;
+    case KVK_E_DEVICE:
+    case KVK_E_DRIVER: return CLI_DEVICE;
+    default: return CLI_FAILED;
+    }
+}
+
+enum cli_exit cli_exit_worse(enum cli_exit a, enum cli_exit b)
+{
+    static const int rank[] = {[CLI_OK] = 0, [CLI_USAGE] = 1, [CLI_DEVICE] = 2, [CLI_FAILED] = 3};
+    return rank[a] >= rank[b] ? a : b;
+}
+
 double cli_now_ms(void)
 {
     struct timespec now;

@@ -26,6 +26,7 @@ int cmd_build(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_quality(int argc, char **argv);
 
 /* Zeroed memory; ends the process when there is none (the tool can then do nothing useful). */
 void *cli_alloc(size_t count, size_t size);
@@ -48,6 +49,13 @@ int cli_split(char *text, char **items, int cap);
  * "f16", "bf16", "bfloat16". */
 kvk_dtype cli_dtype(const char *name);
 const char *cli_dtype_name(kvk_dtype dtype);
+
+/* What a failed call means for the process. */
+enum cli_exit cli_exit_of(kvk_status status);
+
+/* The one to end with: a comparison that failed says most, then a device that broke
+ * down, then input that could not be read. */
+enum cli_exit cli_exit_worse(enum cli_exit a, enum cli_exit b);
 
 /* Milliseconds of the monotonic clock. */
 double cli_now_ms(void);

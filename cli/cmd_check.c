@@ -139,20 +139,6 @@ static void check_centroids(const struct sample *s, struct comparisons *all)
     compare_exact(c);
 }
 
-static enum cli_exit code_of(kvk_status status)
-{
-    switch (status) {
-    case KVK_OK: return CLI_OK;
-    case KVK_E_ARG:
-    case KVK_E_SPEC:
-    case KVK_E_SHAPE:
-    case KVK_E_UNSUPPORTED: return CLI_USAGE;
-    case KVK_E_DEVICE:
-    case KVK_E_DRIVER: return CLI_DEVICE;
-    default: return CLI_FAILED;
-    }
-}
-
 static void check_file(struct device *device, const struct options *o, const char *path,
                        struct outcome *out)
 {
@@ -180,7 +166,7 @@ static void check_file(struct device *device, const struct options *o, const cha
     if (s->centroids)
         check_centroids(s, &out->all);
     kvk_status status = check_sample(device, s, own ? s->layout : o->layout, &out->all, &err);
-    out->code = code_of(status);
+    out->code = cli_exit_of(status);
     if (status)
         snprintf(out->error, sizeof out->error, "%s: %s", kvk_status_name(err.status), err.text);
     for (int i = 0; i < out->all.count; i++)
@@ -234,14 +220,6 @@ static json_t *outcome_json(const char *path, const struct outcome *out)
     return object;
 }
 
-/* A comparison that failed says most, then a device that broke
- * down, then input that could not be read. */
-static enum cli_exit worse(enum cli_exit a, enum cli_exit b)
-{
-    static const int rank[] = {[CLI_OK] = 0, [CLI_USAGE] = 1, [CLI_DEVICE] = 2, [CLI_FAILED] = 3};
-    return rank[a] >= rank[b] ? a : b;
-}
-
 static enum cli_exit check_all(struct device *device, const struct options *o)
 {
     enum cli_exit code = CLI_OK;
@@ -250,7 +228,7 @@ static enum cli_exit check_all(struct device *device, const struct options *o)
     struct outcome *out = cli_alloc(1, sizeof *out);
     for (int i = 0; i < o->nfiles; i++) {
         check_file(device, o, o->files[i], out);
-        code = worse(code, out->code);
+        code = cli_exit_worse(code, out->code);
         passed += out->code == CLI_OK;
         if (o->json)
             json_array_append_new(files, outcome_json(o->files[i], out));

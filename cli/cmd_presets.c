@@ -4,7 +4,8 @@
 #include "generator.h"
 #include "jobs.h"
 #include "paths.h"
-#include "slots.h"
+
+#include "../runtime/embedded.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -141,9 +142,9 @@ int cmd_presets(int argc, char **argv)
     if (!list)
         printf("%-23s %-18s %4s  %-11s %4s  %5s  %5s  %-8s %s\n", "preset", "keys", "bits",
                "values", "bits", "bytes", "ratio", "layouts", "query");
-    const struct format *format;
-    for (int i = 0; !o.nnames && (format = slots_format_at(i)); i++)
-        failed += show(api, format->preset, dirs, list);
+    const char *name, *text;
+    for (int i = 0; !o.nnames && embedded_spec_text(i, &name, &text); i++)
+        failed += show(api, name, dirs, list);
     for (int i = 0; i < o.nnames; i++)
         failed += show(api, o.names[i], dirs, list);
     if (list) {

@@ -54,6 +54,7 @@ if(KVKILN_STATIC)
   target_link_libraries(kvkiln-cli PRIVATE everything dep_jansson)
   target_link_options(kvkiln-cli PRIVATE ${KVKILN_STATIC_LINK})
 else()
+  target_sources(kvkiln-cli PRIVATE ${KVKILN_TEXTS_SOURCE}) # the library exports its public functions only
   target_link_libraries(kvkiln-cli PRIVATE kvkiln dep_jansson Threads::Threads m ${CMAKE_DL_LIBS})
   add_dependencies(kvkiln-cli kvkiln-gen)
 endif()

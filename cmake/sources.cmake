@@ -127,6 +127,7 @@ set(KVKILN_CLI_SOURCES
   cli/cmd_doctor.c
   cli/cmd_explain.c
   cli/cmd_presets.c
+  cli/cmd_quality.c
   cli/compare.c
   cli/device.c
   cli/encode.c
@@ -136,6 +137,8 @@ set(KVKILN_CLI_SOURCES
   cli/number.c
   cli/oracle.c
   cli/paths.c
+  cli/quality_data.c
+  cli/quality_run.c
   cli/run.c
   cli/runtime_parts.c
   cli/safetensors.c
