@@ -7,6 +7,7 @@
 ** nothing they read. On the host it is a CPU that is timed: useful to compare plans, not to compare
 ** machines.
 */
+#include "bench_compile.h"
 #include "bench_pool.h"
 #include "check_read.h"
 
@@ -275,9 +276,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'j': o->json = 1; return 0;
     case ARGP_KEY_ARG:
         if (strcmp(arg, "decode") || state->arg_num)
-            argp_error(state, "'%s': there is only: bench decode", arg);
+            argp_error(state, "'%s': there are: bench decode, bench compile", arg);
         return 0;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "what? there is: bench decode"); return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "what? there are: bench decode, bench compile"); return 0;
     default: return parse_shape(key, arg, state);
     }
 }
@@ -310,7 +311,7 @@ int cmd_bench(int argc, char **argv)
     static const struct argp argp = {
         bench_options,
         parse,
-        "decode",
+        "decode\ncompile",
         "Times one decode step over a cache of random rows in shuffled pages, after comparing a "
         "sample of its output with double "
         "precision; prints the share of the copy bandwidth measured in the same process.",
@@ -327,6 +328,11 @@ int cmd_bench(int argc, char **argv)
                                   .page = 16,
                                   .seed = 1}};
     struct device device;
+    if (argc > 1 && !strcmp(argv[1], "compile")) {
+        static char name[] = "kvkiln bench compile";
+        argv[1] = name;
+        return bench_compile(argc - 1, argv + 1);
+    }
     argp_parse(&argp, argc, argv, 0, 0, &o);
     if (device_open(o.device, o.specs, &device))
         return CLI_DEVICE;

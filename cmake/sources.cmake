@@ -116,6 +116,7 @@ set(KVKILN_SPEC_FILES # in the order in which `kvkiln presets` lists them
   specs/bf16.lua)
 
 set(KVKILN_CLI_SOURCES
+  cli/bench_compile.c
   cli/bench_pool.c
   cli/check_read.c
   cli/check_store.c
