@@ -32,16 +32,6 @@ void attention_query(struct num_run *run, struct attention *a, uint64_t seed)
 
 /* --- the call --- */
 
-struct device_batch {
-    struct kvk_pool pool;
-    struct num_rows query, out;
-    void *table;
-    int32_t *lengths;
-    float *sinks, *alibi, *lse;
-    void *workspace;
-    size_t workspace_bytes, lse_bytes;
-};
-
 static uint16_t *query_for_kernel(struct num_run *run, const struct attention *a, size_t rows)
 {
     size_t d = (size_t)a->w->m.d, n = rows * (size_t)query_heads(a) * d;
@@ -61,22 +51,29 @@ static uint16_t *query_for_kernel(struct num_run *run, const struct attention *a
     return query;
 }
 
-static void upload_batch(struct num_run *run, const struct attention *a, const kvk_kernels *kernels,
-                         struct device_batch *b)
+void attention_upload(struct num_run *run, struct attention *a, const kvk_kernels *kernels,
+                      struct attention_buffers *b)
 {
     const struct world *w = a->w;
     struct kvk_limits limits = KVK_INIT(struct kvk_limits);
     size_t rows = (size_t)(rows_of(a) + a->spare_rows), heads = (size_t)query_heads(a);
-    int32_t lengths[NUM_MAX_SEQUENCES];
+    int32_t lengths[NUM_MAX_SEQUENCES], start[NUM_MAX_SEQUENCES + 1] = {0}, most = 0;
 
-    for (int s = 0; s < w->sequences; s++)
+    for (int s = 0; s < w->sequences; s++) {
         lengths[s] = w->lengths[s] - (run->fault == FAULT_LENGTH && w->lengths[s] > 0);
+        start[s + 1] = a->start[s + 1];
+    }
+    for (int s = 0; s < w->sequences; s++)
+        most = w->lengths[s] > most ? w->lengths[s] : most;
+    if (a->max_context == 0)
+        a->max_context = most;
     b->pool = a->pool ? *a->pool : world_pool(run, w, w->pool.data);
     b->query = num_rows_put(run, w->m.dtype, query_for_kernel(run, a, rows), rows, heads,
                             (size_t)w->m.d, a->strided);
     b->out = num_rows_put(run, w->m.dtype, NULL, rows, heads, (size_t)w->m.dv, a->strided);
     b->table = world_table(run, w, a->table_64);
     b->lengths = num_upload(run, lengths, (size_t)w->sequences * sizeof *lengths);
+    b->start = num_upload(run, start, (size_t)(w->sequences + 1) * sizeof *start);
     b->sinks = a->sinks ? num_upload(run, a->sinks, heads * sizeof *a->sinks) : NULL;
     b->alibi = a->alibi ? num_upload(run, a->alibi, heads * sizeof *a->alibi) : NULL;
     b->lse_bytes = a->no_lse ? 0 : rows * heads * sizeof(float);
@@ -90,11 +87,10 @@ static void upload_batch(struct num_run *run, const struct attention *a, const k
     b->workspace = num_device(run, b->workspace_bytes);
 }
 
-static void call_decode(struct num_run *run, const struct attention *a, const kvk_kernels *kernels,
-                        const struct device_batch *b)
+struct kvk_decode_args attention_decode_args(const struct num_run *run, const struct attention *a,
+                                             const struct attention_buffers *b)
 {
     struct kvk_decode_args args = KVK_INIT(struct kvk_decode_args);
-    kvk_error err = {0};
 
     args.pool = b->pool;
     args.query = b->query.device;
@@ -119,25 +115,20 @@ static void call_decode(struct num_run *run, const struct attention *a, const kv
     args.workspace_bytes = b->workspace_bytes;
     args.splits = a->splits;
     args.batch_invariant = a->batch_invariant;
-    num_ok(run, kvk_decode(kernels, &args, NULL, &err), &err, "kvk_decode");
+    return args;
 }
 
-static void call_unified(struct num_run *run, const struct attention *a, const kvk_kernels *kernels,
-                         const struct device_batch *b)
+struct kvk_unified_args attention_unified_args(const struct num_run *run, const struct attention *a,
+                                               const struct attention_buffers *b)
 {
     struct kvk_unified_args args = KVK_INIT(struct kvk_unified_args);
-    int32_t start[NUM_MAX_SEQUENCES + 1];
-    kvk_error err = {0};
-
-    for (int s = 0; s <= a->w->sequences; s++)
-        start[s] = a->start[s];
     args.pool = b->pool;
     args.query = b->query.device;
     args.out = b->out.device;
     args.block_table = b->table;
     args.table_stride = a->w->table_stride;
     args.lengths = b->lengths;
-    args.query_start = num_upload(run, start, (size_t)(a->w->sequences + 1) * sizeof *start);
+    args.query_start = b->start;
     args.sequences = a->w->sequences;
     args.tokens = rows_of(a) + a->spare_rows;
     args.scale = a->scale;
@@ -152,10 +143,10 @@ static void call_unified(struct num_run *run, const struct attention *a, const k
     args.lse = b->lse;
     args.workspace = b->workspace;
     args.workspace_bytes = b->workspace_bytes;
-    num_ok(run, kvk_unified(kernels, &args, NULL, &err), &err, "kvk_unified");
+    return args;
 }
 
-static void fetch_lse(struct num_run *run, struct attention *a, const struct device_batch *b)
+static void fetch_lse(struct num_run *run, struct attention *a, const struct attention_buffers *b)
 {
     size_t used = (size_t)rows_of(a) * (size_t)query_heads(a), n = b->lse_bytes / sizeof(float);
     uint32_t bits;
@@ -170,22 +161,35 @@ static void fetch_lse(struct num_run *run, struct attention *a, const struct dev
     }
 }
 
+void attention_queue(struct num_run *run, const struct attention *a, const kvk_kernels *kernels,
+                     const struct attention_buffers *b, kvk_stream stream)
+{
+    kvk_error err = {0};
+
+    if (a->unified) {
+        struct kvk_unified_args args = attention_unified_args(run, a, b);
+        num_ok(run, kvk_unified(kernels, &args, stream, &err), &err, "kvk_unified");
+    } else {
+        struct kvk_decode_args args = attention_decode_args(run, a, b);
+        num_ok(run, kvk_decode(kernels, &args, stream, &err), &err, "kvk_decode");
+    }
+}
+
+void attention_fetch(struct num_run *run, struct attention *a, const struct attention_buffers *b)
+{
+    a->out = num_rows_get(run, &b->out, (size_t)rows_of(a), "out");
+    if (!a->no_lse)
+        fetch_lse(run, a, b);
+}
+
 void attention_call(struct num_run *run, struct attention *a)
 {
     const kvk_kernels *kernels = num_prepare(run, &a->w->m, a->unified ? KVK_UNIFIED : KVK_DECODE);
-    struct device_batch b;
+    struct attention_buffers b;
 
-    if (a->max_context == 0)
-        for (int s = 0; s < a->w->sequences; s++)
-            a->max_context = a->w->lengths[s] > a->max_context ? a->w->lengths[s] : a->max_context;
-    upload_batch(run, a, kernels, &b);
-    if (a->unified)
-        call_unified(run, a, kernels, &b);
-    else
-        call_decode(run, a, kernels, &b);
-    a->out = num_rows_get(run, &b.out, (size_t)rows_of(a), "out");
-    if (!a->no_lse)
-        fetch_lse(run, a, &b);
+    attention_upload(run, a, kernels, &b);
+    attention_queue(run, a, kernels, &b, NULL);
+    attention_fetch(run, a, &b);
 }
 
 /* --- the oracle's answer --- */

@@ -57,9 +57,29 @@ struct attention {
     uint16_t *out;      /* results [start[S]][H][D] */
     float *lse;
 };
+/* What the device holds of one call. */
+struct attention_buffers {
+    struct kvk_pool pool;
+    struct num_rows query, out;
+    void *table;
+    int32_t *lengths, *start;
+    float *sinks, *alibi, *lse;
+    void *workspace;
+    size_t workspace_bytes, lse_bytes;
+};
 void attention_rows(struct attention *a);
 void attention_query(struct num_run *run, struct attention *a, uint64_t seed);
 void attention_call(struct num_run *run, struct attention *a);  /* fills out and lse */
+/* The same in steps; upload fills max_context where it is 0. */
+void attention_upload(struct num_run *run, struct attention *a, const kvk_kernels *kernels,
+                      struct attention_buffers *b);
+struct kvk_decode_args attention_decode_args(const struct num_run *run, const struct attention *a,
+                                             const struct attention_buffers *b);
+struct kvk_unified_args attention_unified_args(const struct num_run *run, const struct attention *a,
+                                               const struct attention_buffers *b);
+void attention_queue(struct num_run *run, const struct attention *a, const kvk_kernels *kernels,
+                     const struct attention_buffers *b, kvk_stream stream);
+void attention_fetch(struct num_run *run, struct attention *a, const struct attention_buffers *b);
 void attention_check(struct num_run *run, const struct attention *a); /* against the oracle */
 
 /* --- check_store.c: the same rows into pages far apart --- */
