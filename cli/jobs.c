@@ -18,7 +18,8 @@ enum {
     OPT_VALUE_HEAD,
     OPT_GQA,
     OPT_PAGE,
-    OPT_DTYPE
+    OPT_DTYPE,
+    OPT_OPTIONS
 };
 
 static const struct argp_option options[] = {
@@ -32,6 +33,8 @@ static const struct argp_option options[] = {
     {"layout", OPT_LAYOUT, "L,...", 0, "aos, soa", 1},
     {"dtype", OPT_DTYPE, "T,...", 0, "bf16 (default), fp16", 1},
     {"page", OPT_PAGE, "N,...", 0, "tokens a page (default 16)", 1},
+    {"options", OPT_OPTIONS, "O,...", 0,
+     "of decode and unified: none (default), soft_cap, alibi, or some joined by +", 1},
     {"specs", OPT_SPECS, "DIR", 0, "look for presets here first", 1},
     {0},
 };
@@ -55,6 +58,38 @@ static void number_items(struct argp_state *state, const char *option, char *arg
             argp_error(state, "--%s: '%s': accepted 1 to %ld", option, texts.items[i], high);
 }
 
+/* "soft_cap+alibi" to its bits; 0 if a word is none of them. */
+static int option_set(const char *text, long *bits)
+{
+    static const struct {
+        const char *word;
+        unsigned bit;
+    } known[] = {{"none", 0}, {"soft_cap", KVK_SOFT_CAP}, {"alibi", KVK_ALIBI}};
+    *bits = 0;
+    for (;;) {
+        size_t n = strcspn(text, "+"), i = 0;
+        while (i < 3 && (strlen(known[i].word) != n || strncmp(known[i].word, text, n)))
+            i++;
+        if (i == 3)
+            return 0;
+        *bits |= known[i].bit;
+        if (!text[n])
+            return 1;
+        text += n + 1;
+    }
+}
+
+static void option_items(struct argp_state *state, char *arg, struct number_list *list)
+{
+    struct text_list texts;
+    text_items(state, "options", arg, &texts);
+    list->count = texts.count;
+    for (int i = 0; i < texts.count; i++)
+        if (!option_set(texts.items[i], &list->items[i]))
+            argp_error(state, "--options: '%s': accepted none, soft_cap, alibi, soft_cap+alibi",
+                       texts.items[i]);
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct job_lists *lists = state->input;
@@ -69,6 +104,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_GQA: number_items(state, "gqa", arg, 65536, &lists->gqas); return 0;
     case OPT_PAGE: number_items(state, "page", arg, 65536, &lists->pages); return 0;
+    case OPT_OPTIONS: option_items(state, arg, &lists->options); return 0;
     case OPT_SPECS: lists->spec_dir = arg; return 0;
     case ARGP_KEY_ARGS:
         lists->specs = state->argv + state->next;
@@ -114,8 +150,8 @@ static int choose_targets(const struct text_list *list, const struct gen_api *ap
         int before = count;
         const char *name, *family;
         for (int t = 0; api->target(t, &name, &family); t++) {
-            int wanted = !strcmp(list->items[i], name) || !strcmp(list->items[i], family)
-                         || !strcmp(list->items[i], "all");
+            int wanted = !strcmp(list->items[i], name) || !strcmp(list->items[i], family) ||
+                         !strcmp(list->items[i], "all");
             if (wanted && count < JOBS_LIST)
                 out[count++] = (struct chosen_target){name, family};
         }
@@ -134,7 +170,7 @@ static int choose_targets(const struct text_list *list, const struct gen_api *ap
 struct expansion {
     const struct gen_api *api;
     struct text_list kinds, dtypes;
-    struct number_list heads, value_heads, gqas, pages;
+    struct number_list heads, value_heads, gqas, pages, options;
     struct chosen_target targets[JOBS_LIST];
     int ntargets;
     struct jobs *jobs;
@@ -176,6 +212,16 @@ static void expand_geometry(struct expansion *e, struct job *job)
                     }
 }
 
+/* Kinds that do not attend have no options. */
+static void expand_options(struct expansion *e, struct job job)
+{
+    int attends = !strcmp(job.request.kind, "decode") || !strcmp(job.request.kind, "unified");
+    for (int i = 0; i < (attends ? e->options.count : 1); i++) {
+        job.request.options = attends ? (unsigned)e->options.items[i] : 0;
+        expand_geometry(e, &job);
+    }
+}
+
 static void expand_spec(struct expansion *e, const char *spec, const char *text,
                         const struct text_list *layouts)
 {
@@ -190,7 +236,7 @@ static void expand_spec(struct expansion *e, const char *spec, const char *text,
                                      : !strcmp(layouts->items[l], "aos") ? "aos"
                                                                          : layouts->items[l];
                 job.request.kind = e->kinds.items[k];
-                expand_geometry(e, &job);
+                expand_options(e, job);
             }
 }
 
@@ -265,10 +311,10 @@ static void drop_twins(struct jobs *jobs)
 int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum jobs_default left_out,
               struct jobs *out)
 {
-    static const struct text_list all_kinds = {
-        {(char *)"store", (char *)"decode", (char *)"unified", (char *)"dequant",
-         (char *)"merge", (char *)"copy"},
-        6};
+    static const struct text_list all_kinds = {{(char *)"store", (char *)"decode",
+                                                (char *)"unified", (char *)"dequant",
+                                                (char *)"merge", (char *)"copy"},
+                                               6};
     static const struct text_list one_kind = {{(char *)"decode"}, 1},
                                   one_dtype = {{(char *)"bf16"}, 1};
     struct expansion e = {.api = api, .jobs = out};
@@ -281,6 +327,7 @@ int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum job
     number_default(&e.heads, &lists->head_sizes, 128);
     number_default(&e.gqas, &lists->gqas, 4);
     number_default(&e.pages, &lists->pages, 16);
+    number_default(&e.options, &lists->options, 0);
     e.value_heads = lists->value_head_sizes;
     out->ntexts = lists->nspecs;
     out->texts = cli_alloc((size_t)lists->nspecs, sizeof *out->texts);

@@ -28,6 +28,7 @@ struct job_lists {
     int nspecs;
     struct text_list targets, kinds, layouts, dtypes;
     struct number_list head_sizes, value_head_sizes, gqas, pages;
+    struct number_list options; /* sets of kvk_option_bits, for decode and unified */
     const char *spec_dir;
 };
 

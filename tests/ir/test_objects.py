@@ -30,18 +30,22 @@ import hsaco  # noqa: E402 (needs the path above)
 PRESETS = ["turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc", "ultraquant_4bit"]
 GFX = ["gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1200"]
 SM = ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a", "sm_103a", "sm_121a"]
-KINDS = ["store", "decode", "unified", "dequant"]
+KINDS = ["store", "decode", "unified", "dequant", "merge", "copy"]
+ATTEND = ["decode", "unified"]
+OPTIONS = ["soft_cap+alibi"]
 TYPES = {"PTR": (8, "u64"), "I64": (8, "u64"), "I32": (4, "u32"), "F32": (4, "f32")}
 
-# What the core builds: (targets, presets, kinds, layouts, head sizes, gqa)
+# What the core builds: (targets, presets, kinds, layouts, head sizes, gqa, options of attention)
 CORE = [
-    (["gfx942", "gfx1100"], PRESETS, KINDS, [], [128], [4]),
-    (["gfx950", "gfx1201"], PRESETS, ["decode", "unified"], ["aos"], [128], [4]),
-    (["gfx942", "gfx1201"], PRESETS[1:2], ["decode", "unified"], ["aos"], [64, 256], [1]),
-    (["sm_80", "sm_90a"], PRESETS, KINDS, ["aos"], [128], [4]),
-    (["sm_120a"], PRESETS[1:2], ["decode", "unified"], [], [64, 256], [8]),
+    (["gfx942", "gfx1100"], PRESETS, KINDS, [], [128], [4], ["none"]),
+    (["gfx950", "gfx1201"], PRESETS, ATTEND, ["aos"], [128], [4], ["none"]),
+    (["gfx942", "gfx1201"], PRESETS[1:2], ATTEND, ["aos"], [64, 256], [1], ["none"]),
+    (["sm_80", "sm_90a"], PRESETS, KINDS, ["aos"], [128], [4], ["none"]),
+    (["sm_120a"], PRESETS[1:2], ATTEND, [], [64, 256], [8], ["none"]),
+    (["gfx942", "gfx1201", "sm_80", "sm_90a"], PRESETS[1:2], ATTEND, ["aos"], [128], [8], OPTIONS),
 ]
-FULL = [([target], PRESETS, KINDS, [], [64, 128, 256], [1, 4, 8]) for target in GFX + SM]
+FULL = [([target], PRESETS, KINDS, [], [64, 128, 256], [1, 4, 8], ["none"]) for target in GFX + SM] + \
+    [([target], PRESETS, ATTEND, [], [64, 128, 256], [1, 4, 8], OPTIONS) for target in GFX + SM]
 
 
 def abi():
@@ -224,12 +228,12 @@ def facts_sm(path):
 
 def build(kvkiln, group, folder):
     """Runs the command line; returns {path: target} of the sealed objects and what it said."""
-    targets, presets, kinds, layouts, sizes, gqas = group
+    targets, presets, kinds, layouts, sizes, gqas, options = group
     found, said = {}, ""
     for target in targets:
         out = os.path.join(folder, target)
         command = [kvkiln, "build", *presets, "--target", target, "--kind", ",".join(kinds), "--head-size",
-                   ",".join(map(str, sizes)), "--gqa", ",".join(map(str, gqas)), "--emit",
+                   ",".join(map(str, sizes)), "--gqa", ",".join(map(str, gqas)), "--options", ",".join(options), "--emit",
                    "object" if target.startswith("gfx") else "ptx,object", "-o", out]
         if layouts:
             command += ["--layout", ",".join(layouts)]
@@ -245,9 +249,9 @@ def build(kvkiln, group, folder):
 
 
 def expected(group):
-    targets, presets, kinds, layouts, sizes, gqas = group
+    targets, presets, kinds, layouts, sizes, gqas, options = group
     of = {p: len([x for x in (layouts or ["aos", "soa"]) if p.startswith("turbo") or x == "aos"]) for p in presets}
-    return len(targets) * sum(of.values()) * len(kinds) * len(sizes) * len(gqas)
+    return len(targets) * sum(of.values()) * len(kinds) * len(sizes) * len(gqas) * len(options)
 
 
 def check_one(path, target):
