@@ -84,10 +84,7 @@ kvk_dtype cli_dtype(const char *name)
     return KVK_DTYPE_DEFAULT;
 }
 
-const char *cli_dtype_name(kvk_dtype dtype)
-{
-    return dtype == KVK_FLOAT16 ? "fp16" : "bf16";
-}
+const char *cli_dtype_name(kvk_dtype dtype) { return dtype == KVK_FLOAT16 ? "fp16" : "bf16"; }
 
 enum cli_exit cli_exit_of(kvk_status status)
 {

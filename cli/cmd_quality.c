@@ -138,14 +138,13 @@ static json_t *loss_json(const struct loss *loss)
 
 static json_t *layer_json(const struct layer *layer, const struct quality *q)
 {
-    return json_pack(
-        "{s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:f, s:o, s:o}", "layer",
-        layer->number < 0 ? json_null() : json_integer(layer->number), "rows",
-        (json_int_t)layer->rows, "heads", (json_int_t)layer->heads, "head_size",
-        (json_int_t)layer->key_size, "value_head_size", (json_int_t)layer->value_size, "dtype",
-        cli_dtype_name(layer->dtype), "layout", q->layout, "slot_bytes",
-        (json_int_t)q->slot_bytes, "ratio", q->ratio, "key", loss_json(&q->key), "value",
-        loss_json(&q->value));
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:f, s:o, s:o}", "layer",
+                     layer->number < 0 ? json_null() : json_integer(layer->number), "rows",
+                     (json_int_t)layer->rows, "heads", (json_int_t)layer->heads, "head_size",
+                     (json_int_t)layer->key_size, "value_head_size", (json_int_t)layer->value_size,
+                     "dtype", cli_dtype_name(layer->dtype), "layout", q->layout, "slot_bytes",
+                     (json_int_t)q->slot_bytes, "ratio", q->ratio, "key", loss_json(&q->key),
+                     "value", loss_json(&q->value));
 }
 
 static json_t *outcome_json(const char *spec, const struct quality_data *data,
@@ -310,7 +309,8 @@ int cmd_quality(int argc, char **argv)
         0,
         0,
         0};
-    struct options o = {.random = {.head_size = 128, .seed = 1, .dtype = KVK_FLOAT16, .deviation = 1}};
+    struct options o = {
+        .random = {.head_size = 128, .seed = 1, .dtype = KVK_FLOAT16, .deviation = 1}};
     struct quality_data data;
     struct device device;
     char reason[SAFETENSORS_ERROR];

@@ -30,7 +30,8 @@ static int check_tensor(const struct tensor *t, char *error)
                  tensor_type_name(t->type));
     else if (t->dims != 3 || !t->count)
         snprintf(error, SAFETENSORS_ERROR,
-                 "tensor '%.60s': accepted shape [rows, heads, head size], none of them 0", t->name);
+                 "tensor '%.60s': accepted shape [rows, heads, head size], none of them 0",
+                 t->name);
     else if (t->shape[1] > 1 << 16 || t->shape[2] > 1 << 16)
         snprintf(error, SAFETENSORS_ERROR,
                  "tensor '%.60s': %ld heads of size %ld, accepted at most 65536 each", t->name,
@@ -51,8 +52,8 @@ static int read_layer(const struct safetensors *st, const struct tensor *key, lo
         snprintf(error, SAFETENSORS_ERROR, "no tensor '%.60s' beside '%.60s'", name, key->name);
     else if (!check_tensor(key, error) || !check_tensor(value, error))
         good = 0;
-    else if (key->type != value->type || key->shape[0] != value->shape[0]
-             || key->shape[1] != value->shape[1])
+    else if (key->type != value->type || key->shape[0] != value->shape[0] ||
+             key->shape[1] != value->shape[1])
         snprintf(error, SAFETENSORS_ERROR,
                  "tensors '%.60s' and '%.60s': accepted equal rows, heads and types", key->name,
                  name);
@@ -92,8 +93,10 @@ static int read_layers(struct quality_data *data, char *error)
     qsort(data->layers, (size_t)data->nlayers, sizeof *data->layers, by_number);
     for (int i = 1; i < data->nlayers; i++)
         if (data->layers[0].number < 0 || data->layers[i - 1].number == data->layers[i].number) {
-            snprintf(error, SAFETENSORS_ERROR, "layer %ld twice: accepted key and value, or each "
-                     "layers.<n>.key and .value once", data->layers[i - 1].number);
+            snprintf(error, SAFETENSORS_ERROR,
+                     "layer %ld twice: accepted key and value, or each "
+                     "layers.<n>.key and .value once",
+                     data->layers[i - 1].number);
             return 0;
         }
     if (!data->nlayers)

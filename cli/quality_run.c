@@ -18,7 +18,7 @@ struct quality_run {
     kvk_dtype decoded; /* of rows that come back */
     long chunk;        /* rows at a time */
     struct kvk_pool pool;
-    size_t key_row, value_row; /* bytes */
+    size_t key_row, value_row;                  /* bytes */
     void *key, *value, *slots, *table, *starts; /* device; rows of keys and values both ways */
     void *kept[KEPT];
     int nkept;

@@ -10,8 +10,9 @@
 /* Sums over the vectors x of one side and what they decode to, y. Sums of several layers add up. */
 struct loss {
     double squares, errors; /* of x and x - y */
-    double cosines, products; /* of <x, y> / |x||y| and <x, y> / <x, x> over vectors that are not 0 */
-    double largest;           /* |x - y| of one element */
+    double cosines,
+        products;   /* of <x, y> / |x||y| and <x, y> / <x, x> over vectors that are not 0 */
+    double largest; /* |x - y| of one element */
     long vectors, nonzero;
     long skipped; /* vectors with an infinity or a NaN: in none of the others */
 };

@@ -164,11 +164,13 @@ set(KVKILN_NUM_SOURCES
   tests/num/check_attend.c
   tests/num/check_copy.c
   tests/num/check_dequant.c
+  tests/num/check_fp8.c
   tests/num/check_merge.c
   tests/num/check_options.c
   tests/num/check_store.c
   tests/num/custom.c
   tests/num/data.c
+  tests/num/fp8.c
   tests/num/generator.c
   tests/num/main.c
   tests/num/prop.c
@@ -184,6 +186,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/cli/test_oracle.c
   tests/cli/test_safetensors.c
   tests/ir/test_roles.c
+  tests/num/test_fp8.c
   tests/ref/test_ref.c
   tests/rt/test_assembler.c
   tests/rt/test_cache.c
@@ -203,6 +206,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
 
 set(KVKILN_TEST_PARTS # linked into every program of their folder
   tests/cli/cli_sources.c
+  tests/num/fp8.c
   tests/ref/test_golden.c
   tests/rt/rt.c)
 

@@ -140,7 +140,8 @@ static int block_close(const char *where, struct spec_draft *draft, char *fault)
     }
     draft->codec.group = rules[rule].group;
     draft->codec.bits = 4;
-    if (rule == BLOCK_ULTRAQUANT || (!draft->codec.scale_search && draft->codec.scale_constant == 0))
+    if (rule == BLOCK_ULTRAQUANT ||
+        (!draft->codec.scale_search && draft->codec.scale_constant == 0))
         return 1;
     if (draft->codec.scale_search)
         snprintf(fault, SPEC_FAULT_MAX, "%s.scale_search: true: accepted false for rule = %s",

@@ -73,7 +73,7 @@ static val chosen_product(struct kb *k, const struct rowvec *v, const float *cen
     return rowvec_sum(k, v, products);
 }
 
-/* The number that is stored. Unbiased: <x, decoded x> = <x, x>, where the product with the centroids
+/* The number that is stored. Unbiased: <x, decoded x> = <x, x>, where the product with centroids
 ** allows it (a table of the user's own may turn a vector round; a zero vector has none). */
 static val stored_norm(struct kb *k, const struct side *side, const struct rowvec *v,
                        const float *centroids, val norm, const val *code)

@@ -308,6 +308,25 @@ static void add_others(struct list *list)
     add_own(list, ref_spec_find("turboquant_k8v4"), REF_SOA, 64, 128, 4);
 }
 
+/* Every code and every input; the specs come in the order of fp8.h. */
+static void add_fp8(struct list *list)
+{
+    int flavour = 0;
+
+    for (const struct ref_spec *s = num_custom_specs(); s->name; s++) {
+        struct num_model m = {.spec = s,
+                              .d = 256,
+                              .dv = 256,
+                              .gqa = 1,
+                              .kv_heads = 1,
+                              .page = 16,
+                              .dtype = KVK_FLOAT16,
+                              .dequant_dtype = KVK_FLOAT16};
+        if (!strncmp(s->name, "own_fp8_", 8))
+            add(list, &m, "every_code_and_every_number", check_fp8, flavour++, FAULT_NONE, 0);
+    }
+}
+
 /* --- options of attention, merge, copy --- */
 
 static void add_options(struct list *list, const struct num_model *m, int first)
@@ -370,6 +389,7 @@ struct num_case *num_cases(int full, size_t *count)
     add_extras(&list);
     add_awkward(&list);
     add_others(&list);
+    add_fp8(&list);
     for (int i = 0; i < PINNED; i++) {
         const struct pick *p = &pinned[i];
         struct num_model m = model_of(p->format, sizes[p->size], p->gqa, p->dtype, p->page);

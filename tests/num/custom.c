@@ -58,6 +58,9 @@ static const struct ref_spec specs[] = {
      {.kind = REF_BLOCK, .bits = 4, .rotated = 1, .group = 32, .search = 1, .constant = 0.12f},
      {.kind = REF_BLOCK, .bits = 4, .group = 32, .constant = 0.2f},
      0},
+    {"own_fp8_e4m3", FLOAT8(REF_E4M3), FLOAT8(REF_E4M3), 0},
+    {"own_fp8_e4b15", FLOAT8(REF_E4B15), FLOAT8(REF_E4B15), 0},
+    {"own_fp8_e5m2", FLOAT8(REF_E5M2), FLOAT8(REF_E5M2), 0},
     {0},
 };
 

@@ -19,8 +19,8 @@ static void write_codec(FILE *f, const char *side, const struct ref_codec *c)
     fprintf(f, "  %s = ", side);
     switch (c->kind) {
     case REF_CODEBOOK:
-        fprintf(f, "codebook { bits = %d, rotation = \"%s\", norm_correction = %s%s },\n",
-                c->bits, rotation, c->correction ? "true" : "false",
+        fprintf(f, "codebook { bits = %d, rotation = \"%s\", norm_correction = %s%s },\n", c->bits,
+                rotation, c->correction ? "true" : "false",
                 c->unbiased ? ", unbiased_norm = true" : "");
         break;
     case REF_AFFINE:

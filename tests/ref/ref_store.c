@@ -41,7 +41,8 @@ static float limit(float x, float bound)
 static float stored_length(const struct ref_codec *codec, enum ref_layout layout, float n,
                            const float *k, const float *chosen, int d)
 {
-    float products[REF_MAX_D] = {0}, squared = sum_squares(chosen, d) + 1e-16f, length = sqrtf(squared);
+    float products[REF_MAX_D] = {0}, squared = sum_squares(chosen, d) + 1e-16f,
+          length = sqrtf(squared);
     float inverse = 1.0f / length, dot, ratio;
     int folded = codec->correction && layout == REF_SOA;
 
@@ -167,7 +168,8 @@ static unsigned block_code(float w)
 static unsigned nearest_code(float w)
 {
     static const float level[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-    float a = fminf(fabsf(w), 6); /* beyond, differences round to the same and 4 would seem as near */
+    float a =
+        fminf(fabsf(w), 6); /* beyond, differences round to the same and 4 would seem as near */
     unsigned best = 0;
 
     for (unsigned i = 1; i < 8; i++) {
@@ -205,8 +207,8 @@ static uint8_t encode_exponent_group(const struct ref_codec *codec, const float 
 
     if (ultra && e < -126)
         return 0; /* codes are zero already */
-    if (codec->search
-        && block_error(w, codec->group, e + 1, e) < block_error(w, codec->group, e, e))
+    if (codec->search &&
+        block_error(w, codec->group, e + 1, e) < block_error(w, codec->group, e, e))
         e++;
     if (e < -126)
         e = -126;

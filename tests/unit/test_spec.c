@@ -274,9 +274,11 @@ static void text_comes_back_as_the_same_spec(void **state)
          "\"aos\" } }"),
         "return preset { key = float { format = \"e5m2\" }, value = affine { bits = 7 }, query = "
         "\"e4m3\" }",
-        "return preset \"turboquant_3bit_nc\" { key = { unbiased_norm = true }, value = { stored_params "
+        "return preset \"turboquant_3bit_nc\" { key = { unbiased_norm = true }, value = { "
+        "stored_params "
         "= true } }",
-        "return preset \"ultraquant_4bit\" { key = { scale_constant = 0.2 }, value = { scale_search = "
+        "return preset \"ultraquant_4bit\" { key = { scale_constant = 0.2 }, value = { "
+        "scale_search = "
         "true, scale_constant = 0.1 } }"};
     (void)state;
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
@@ -339,7 +341,8 @@ static void options_that_nobody_wrote_are_refused(void **state)
         {"key.scale_search 0", "text:7: key.scale_search: 0: accepted 1"},
         {"key.scale_search 1\nkey.scale_constant 3e4ccccd",
          "text:8: key.scale_constant: 3e4ccccd: accepted a line \"value VALUE\" here"},
-        {"key.unbiased_norm 1", "text:7: key.unbiased_norm: 1: accepted a line \"value VALUE\" here"},
+        {"key.unbiased_norm 1",
+         "text:7: key.unbiased_norm: 1: accepted a line \"value VALUE\" here"},
     };
     char text[2048], edited[4096];
     struct spec spec = load("ultraquant_4bit", NULL), back;
