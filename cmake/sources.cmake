@@ -169,6 +169,9 @@ set(KVKILN_NUM_SOURCES
   tests/num/check_options.c
   tests/num/check_store.c
   tests/num/custom.c
+  tests/num/contract.c
+  tests/num/contract_list.c
+  tests/num/contract_memory.c
   tests/num/data.c
   tests/num/fp8.c
   tests/num/generator.c

@@ -3,7 +3,7 @@
 ** check_dequant.c - pages back to rows: exact where decoding is exact, one ulp of the output type
 ** elsewhere.
 */
-#include "world.h"
+#include "contract.h"
 
 #include <math.h>
 #include <string.h>
@@ -74,8 +74,8 @@ static void compare_ranges(struct num_run *run, const struct world *w, const str
                 compare_vector(run, dtype, k, key + at * (size_t)d, d, back || !exact_key,
                                back ? 1e-6 * sqrt(norm) : 0, "key", row, h);
                 compare_vector(run, dtype, v, value + at * (size_t)dv, dv,
-                               value_back || !exact_value,
-                               value_back ? 1e-6 * sqrt(value_norm) : 0, "value", row, h);
+                               value_back || !exact_value, value_back ? 1e-6 * sqrt(value_norm) : 0,
+                               "value", row, h);
             }
 }
 
@@ -114,6 +114,17 @@ static void dequant_call(struct num_run *run, const struct world *w, const struc
         *key = num_rows_get(run, &k, used, "key");
     if (value)
         *value = num_rows_get(run, &v, used, "value");
+}
+
+void check_dequant_world(struct num_run *run, const struct world *w, int rotate_back)
+{
+    struct ranges g = {.sequences = w->sequences};
+    uint16_t *key, *value;
+
+    for (int s = 0; s < w->sequences; s++)
+        g.start[s + 1] = g.start[s] + w->lengths[s];
+    dequant_call(run, w, &g, rotate_back, 0, &key, &value);
+    compare_ranges(run, w, &g, key, value, rotate_back);
 }
 
 /* Variants: 0 whole sequences, rotated keys stay; 1 ranges, rotated back, strided, spare rows,

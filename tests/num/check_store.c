@@ -2,7 +2,7 @@
 /*
 ** check_store.c - store writes the oracle's bytes and no other byte of the pool.
 */
-#include "world.h"
+#include "contract.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -120,6 +120,19 @@ static void store_and_compare(struct num_run *run, struct world *w, uint64_t see
     call_store(run, w, &b, pool, wide, strided);
     num_download(run, bytes, pool.data, w->pool_bytes);
     compare_pool(run, w, bytes);
+}
+
+void check_store_world(struct num_run *run, struct world *w, uint64_t seed)
+{
+    store_and_compare(run, w, seed, 0xFF, 0, 0);
+}
+
+void check_store_into(struct num_run *run, const struct world *w, struct kvk_pool pool)
+{
+    struct num_random r = num_random(9, 11);
+    struct batch b = make_batch(run, w, &r);
+
+    call_store(run, w, &b, pool, 0, 0);
 }
 
 /* Variants: 0 plain; 1 odd rows, 64-bit slots, strided rows and pool; 2 head-major pool, slots of

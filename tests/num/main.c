@@ -4,7 +4,7 @@
 **
 ** Exit 0: all passed; 1: a case failed; 2: usage; 3: the device cannot be used.
 */
-#include "num.h"
+#include "contract.h"
 #include "sample.h"
 
 #include <argp.h>
@@ -215,8 +215,9 @@ static struct num_case *all_cases(const struct options *o, size_t *count)
     *count = 0;
     if (o->samples)
         return sample_cases(NULL, count, o->run.seed, o->samples, o->samples);
-    return sample_cases(num_cases(o->full, count), count, o->run.seed,
-                        o->full ? SAMPLE_FULL : SAMPLE_CORE, SAMPLE_CORE);
+    struct num_case *cases = contract_cases(num_cases(o->full, count), count);
+    return sample_cases(cases, count, o->run.seed, o->full ? SAMPLE_FULL : SAMPLE_CORE,
+                        SAMPLE_CORE);
 }
 
 int main(int argc, char **argv)

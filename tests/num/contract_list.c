@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** contract_list.c - which models each promise is held against: a few whose kernels the other cases
+** compile anyway.
+*/
+#include "contract.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct claim {
+    const char *name;
+    num_body *body;
+    int models; /* the first so many */
+};
+
+static const struct claim claims[] = {
+    {"workspace_is_a_formula", contract_workspace, 2},
+    {"workspace_does_not_grow_with_context", contract_workspace_formula, 2},
+    {"mixed_batch_gives_what_each_gives_alone", contract_mixed_batch, 2},
+    {"windows_of_the_length_of_the_context", contract_windows, 4},
+    {"scores_of_ten_thousand", contract_large_scores, 4},
+    {"values_of_any_size", contract_values, 4},
+    {"a_bad_token_spreads_to_no_other_sequence", contract_poisoned_token, 4},
+    {"nothing_is_ignored", contract_no_silent_fallback, 2},
+    {"rows_of_a_fused_projection", contract_fused_rows, 4},
+    {"layers_in_one_allocation", contract_layers, 4},
+    {"page_numbers_above_2100", contract_page_numbers, 2},
+    {"last_slot_of_the_last_page", contract_last_slot, 4},
+};
+enum { CLAIMS = sizeof claims / sizeof *claims, MODELS = 4 };
+
+static const struct {
+    const char *spec;
+    enum ref_layout layout;
+    int d, gqa, kv_heads, page;
+    kvk_dtype dtype;
+} models[MODELS] = {
+    {"turboquant_4bit_nc", REF_AOS, 64, 4, 2, 16, KVK_BFLOAT16},
+    {"turboquant_3bit_nc", REF_SOA, 128, 3, 1, 64, KVK_FLOAT16},
+    {"turboquant_k3v4_nc", REF_AOS, 64, 4, 2, 16, KVK_BFLOAT16},
+    {"ultraquant_4bit", REF_AOS, 64, 4, 2, 16, KVK_BFLOAT16},
+};
+
+/* Keys and values of one 8-bit float each, so that both decoders and both encoders meet every one. */
+static const struct ref_spec floats[] = {
+    {"own_e4m3_e4m3",
+     {.kind = REF_FLOAT, .bits = 8, .format = REF_E4M3},
+     {.kind = REF_FLOAT, .bits = 8, .format = REF_E4M3},
+     0},
+    {"own_e4b15_e4b15",
+     {.kind = REF_FLOAT, .bits = 8, .format = REF_E4B15},
+     {.kind = REF_FLOAT, .bits = 8, .format = REF_E4B15},
+     0},
+    {"own_e5m2_e5m2",
+     {.kind = REF_FLOAT, .bits = 8, .format = REF_E5M2},
+     {.kind = REF_FLOAT, .bits = 8, .format = REF_E5M2},
+     0},
+};
+
+static void fp8_body(struct num_run *run, const struct num_case *c)
+{
+    spec_file_write(run->spec_folder, c->model.spec);
+    if (c->variant)
+        contract_fp8_codes(run, c);
+    else
+        contract_fp8_inputs(run, c);
+}
+
+static void add(struct num_case *c, const char *name, num_body *body, const struct num_model *m,
+                int variant)
+{
+    *c = (struct num_case){.model = *m, .body = body, .variant = variant};
+    snprintf(c->name, sizeof c->name, "%s/%s.%s.d%d.g%d.%s.p%d", name, m->spec->name,
+             m->layout == REF_SOA ? "soa" : "aos", m->d, m->gqa,
+             m->dtype == KVK_FLOAT16 ? "fp16" : "bf16", m->page);
+}
+
+struct num_case *contract_cases(struct num_case *cases, size_t *count)
+{
+    cases = realloc(cases, (*count + CLAIMS * MODELS + 12) * sizeof *cases);
+    if (!cases)
+        abort();
+    for (int i = 0; i < CLAIMS; i++)
+        for (int k = 0; k < claims[i].models; k++) {
+            const struct num_model m = {ref_spec_find(models[k].spec),
+                                        models[k].layout,
+                                        models[k].d,
+                                        models[k].d,
+                                        models[k].gqa,
+                                        models[k].kv_heads,
+                                        models[k].page,
+                                        models[k].dtype,
+                                        models[k].dtype,
+                                        0};
+            add(&cases[(*count)++], claims[i].name, claims[i].body, &m, 0);
+        }
+    for (int i = 0; i < 12; i++) {
+        kvk_dtype dtype = i & 1 ? KVK_FLOAT16 : KVK_BFLOAT16;
+        const struct num_model m = {&floats[i / 4], REF_AOS, 64, 64, 1, 1, 32, dtype, dtype, 0};
+        add(&cases[(*count)++],
+            i & 2 ? "every_code_of_8_bit_floats" : "every_input_of_8_bit_floats", fp8_body, &m,
+            (i & 2) != 0);
+    }
+    return cases;
+}
