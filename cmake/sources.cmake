@@ -190,6 +190,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/cli/test_safetensors.c
   tests/ir/test_roles.c
   tests/num/test_fp8.c
+  tests/ref/test_options.c
   tests/ref/test_ref.c
   tests/rt/test_assembler.c
   tests/rt/test_cache.c
