@@ -3,20 +3,16 @@
 ** spec_lua.c - evaluating a spec: Lua 5.4 as a notation for data. The only file that knows Lua.
 **
 ** A spec is not trusted. What it may do:
-** - text chunks only, with an environment built from a list of harmless functions. No load,
-** require, io, os, debug,
-** coroutine or metatables (finalizers run where no hook does), no string patterns (they backtrack),
-** no table.move
-** or utf8, no pack; nothing whose result differs between runs: random numbers, pairs, addresses of
-** tables.
-**   - memory up to a cap in the allocator.
-** - instructions up to a budget, counted by a hook; the clock is looked at too. The hook does not
-** run inside C
-** functions, so each of those in the list passes through guarded(), which looks at the clock and
-** bounds the work
-** of one call. Once out of budget the hook fires on every instruction, so that pcall cannot go on.
-** - the parser has no hook either: source comes in small pieces, and the clock is looked at for
-** each.
+** - text chunks only, with an environment built from a list of harmless functions. No load, require,
+**   io, os, debug, coroutine or metatables (finalizers run where no hook does), no string patterns
+**   (they backtrack), no table.move or utf8, no pack; nothing whose result differs between runs:
+**   random numbers, pairs, addresses of tables.
+** - memory up to a cap in the allocator.
+** - instructions up to a budget, counted by a hook; the clock is looked at too. The hook does not run
+**   inside C functions, so each of those in the list passes through guarded(), which looks at the
+**   clock and bounds the work of one call. Once out of budget the hook fires on every instruction, so
+**   that pcall cannot go on.
+** - the parser has no hook either: source comes in small pieces, the clock is looked at for each.
 **
 ** Constructors check their fields at once, so that a fault carries the line of the call. What they
 ** return is opaque userdata: Lua code cannot change it.

@@ -12,8 +12,8 @@
 **     query native
 **
 ** Fields come in the order of spec.def; those with only one possible value are left out, and so are
-** those that follow from the rule and encoder options that are not set. The reader accepts exactly what the writer writes: equal specs
-** have one text; texts may be compared.
+** those that follow from the rule and encoder options that are not set. The reader accepts exactly
+** what the writer writes: equal specs have one text; texts may be compared.
 */
 #include "../runtime/error.h"
 #include "spec_fields.h"
