@@ -175,6 +175,8 @@ set(KVKILN_NUM_SOURCES
   tests/num/data.c
   tests/num/fp8.c
   tests/num/generator.c
+  tests/num/graph.c
+  tests/num/graph_cuda.c
   tests/num/main.c
   tests/num/prop.c
   tests/num/prop_values.c

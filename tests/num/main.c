@@ -5,6 +5,7 @@
 ** Exit 0: all passed; 1: a case failed; 2: usage; 3: the device cannot be used.
 */
 #include "contract.h"
+#include "graph.h"
 #include "sample.h"
 
 #include <argp.h>
@@ -216,6 +217,7 @@ static struct num_case *all_cases(const struct options *o, size_t *count)
     if (o->samples)
         return sample_cases(NULL, count, o->run.seed, o->samples, o->samples);
     struct num_case *cases = contract_cases(num_cases(o->full, count), count);
+    cases = graph_cases(cases, count);
     return sample_cases(cases, count, o->run.seed, o->full ? SAMPLE_FULL : SAMPLE_CORE,
                         SAMPLE_CORE);
 }
