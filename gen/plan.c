@@ -116,6 +116,8 @@ static void plan_warps(struct plan *p)
 {
     const struct target *t = p->target;
     int most = t->registers > 256 ? MAX_ACCUMULATORS : MAX_ACCUMULATORS / 2;
+    if (t->mma.groups == 1) /* a lane holds whole operand rows: half the registers are theirs */
+        most /= 2;
     p->warps = ATTEND_WARPS;
     p->dim_warps = 1;
     while (accumulators(p) > most && p->dim_warps < p->warps && slice(p) % 2 == 0)
@@ -147,7 +149,7 @@ static void plan_step(struct plan *p)
             p->paged_subtiles ? "16 tokens always lie in one page and share its look-up"
                               : "pages end inside 16 tokens: each token looks its page up");
     bool small = accumulators(p) <= 64 && p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
-    p->prefetch = t->family != FAMILY_HOST && t->mma.groups > 1 && small;
+    p->prefetch = t->family != FAMILY_HOST && t->mma.groups > 2 && small;
     because(p, "prefetch", "%s",
             p->prefetch ? "codes of the next step are in flight while this one is computed"
                         : "no registers (or, on a CPU, no use) for a step in flight");
@@ -160,7 +162,7 @@ static void plan_attend(struct plan *p)
     plan_warps(p);
     plan_step(p);
     bool tight = p->spec.key.bits <= 4 && p->geo.head_size <= 128 && p->subtiles == 1 &&
-                 p->paged_subtiles && p->prefetch; /* else it would spill */
+                 p->paged_subtiles && p->prefetch && !p->geo.options; /* else it would spill */
     p->min_ctas = t->family == FAMILY_NVPTX && t->flags & TF_BULK_COPY && tight ? 3 : 0;
     because(p, "min_ctas", "%s",
             p->min_ctas ? "168 registers a thread: 12 warps hide more latency than the registers "

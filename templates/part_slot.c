@@ -119,16 +119,15 @@ void slot_write_field(struct kb *k, const struct slot_token *t, const struct sid
                       val x)
 {
     val at = slot_field(k, t, side, i);
-    val half = kb_to_half(K, x, KB_F16);
-    val bits = kb_bitcast(K, half, KB_I16);
     if (slot_field_align(t->head, side, i) == 2) {
-        kb_store(K, bits, at, 2);
+        val half = kb_to_half(K, x, KB_F16);
+        kb_store(K, kb_bitcast(K, half, KB_I16), at, 2);
         return;
     }
-    val low = kb_trunc(K, bits, KB_I8);
-    kb_store(K, low, at, 1);
-    val high16 = kb_lshri(K, bits, 8);
-    val high = kb_trunc(K, high16, KB_I8);
-    val next = kb_offseti(K, at, 1);
-    kb_store(K, high, next, 1);
+    /* Bytes of a word whose origin is hidden: from a register that a conversion to f16 wrote, ptxas 13.0
+    ** stores the number converted to an 8-bit integer (F2I.U8.F16) instead of its low byte. */
+    val word = kb_opaque(K, kb_pack_half(K, x, x, KB_F16));
+    kb_store(K, kb_trunc(K, word, KB_I8), at, 1);
+    val high = kb_trunc(K, kb_lshri(K, word, 8), KB_I8);
+    kb_store(K, high, kb_offseti(K, at, 1), 1);
 }
