@@ -32,6 +32,7 @@ set(KVKILN_RUNTIME_SOURCES
   runtime/model.c
   runtime/object.c
   runtime/prepare.c
+  runtime/tiled.c
   gen/request.c)
 
 set(KVKILN_GEN_SOURCES
@@ -168,6 +169,7 @@ set(KVKILN_NUM_SOURCES
   tests/num/check_merge.c
   tests/num/check_options.c
   tests/num/check_store.c
+  tests/num/check_tiled.c
   tests/num/custom.c
   tests/num/contract.c
   tests/num/contract_list.c

@@ -45,6 +45,8 @@ struct driver {
     kvk_status (*download)(void *device, void *to, const void *from, size_t bytes, kvk_error *err);
     kvk_status (*copy)(void *device, void *to, const void *from, size_t bytes, kvk_stream stream, kvk_error *err);
     kvk_status (*fill)(void *device, void *to, int byte, size_t bytes, kvk_error *err);
+    /* `count` words of `value`, queued on the stream: may be captured. */
+    kvk_status (*fill32)(void *device, void *to, uint32_t value, size_t count, kvk_stream stream, kvk_error *err);
     kvk_status (*synchronize)(void *device, kvk_error *err);
     /* Milliseconds that `body` takes on a stream of the device, by events (host: monotonic clock). */
     kvk_status (*time)(void *device, kvk_status (*body)(void *, kvk_stream, kvk_error *), void *data, double *ms, kvk_error *err);

@@ -421,6 +421,13 @@ static kvk_status fill(void *device, void *to, int byte, size_t bytes, kvk_error
     INSIDE(c, "cuMemsetD8_v2", fill((uintptr_t)to, (unsigned char)byte, bytes), err);
 }
 
+static kvk_status fill32(void *device, void *to, uint32_t value, size_t words, kvk_stream stream,
+                         kvk_error *err)
+{
+    struct cuda *c = device;
+    INSIDE(c, "cuMemsetD32Async", fill32((uintptr_t)to, value, words, stream), err);
+}
+
 static kvk_status synchronize(void *device, kvk_error *err)
 {
     struct cuda *c = device;
@@ -503,6 +510,7 @@ const struct driver driver_cuda = {
     .download = download,
     .copy = copy,
     .fill = fill,
+    .fill32 = fill32,
     .synchronize = synchronize,
     .time = time_body,
 };

@@ -365,6 +365,13 @@ static kvk_status fill(void *device, void *to, int byte, size_t bytes, kvk_error
     INSIDE(h, "hipMemset", fill(to, byte, bytes), err);
 }
 
+static kvk_status fill32(void *device, void *to, uint32_t value, size_t words, kvk_stream stream,
+                         kvk_error *err)
+{
+    struct hip *h = device;
+    INSIDE(h, "hipMemsetD32Async", fill32(to, (int)value, words, stream), err);
+}
+
 static kvk_status synchronize(void *device, kvk_error *err)
 {
     struct hip *h = device;
@@ -446,6 +453,7 @@ const struct driver driver_hip = {
     .download = download,
     .copy = copy,
     .fill = fill,
+    .fill32 = fill32,
     .synchronize = synchronize,
     .time = time_body,
 };

@@ -249,6 +249,15 @@ static kvk_status fill(void *device, void *to, int byte, size_t bytes, kvk_error
     return KVK_OK;
 }
 
+static kvk_status fill32(void *device, void *to, uint32_t value, size_t count, kvk_stream stream,
+                         kvk_error *err)
+{
+    (void)device, (void)stream, (void)err;
+    for (size_t i = 0; i < count; i++)
+        ((uint32_t *)to)[i] = value;
+    return KVK_OK;
+}
+
 static kvk_status synchronize(void *device, kvk_error *err)
 {
     (void)device, (void)err;
@@ -287,6 +296,7 @@ const struct driver driver_host = {
     .download = upload,
     .copy = copy,
     .fill = fill,
+    .fill32 = fill32,
     .synchronize = synchronize,
     .time = time_body,
 };

@@ -9,6 +9,7 @@
 **     kvk_decode     few query tokens a sequence against its cache, split over the cache
 **     kvk_unified    any mix of prefill, continuation and decode rows in one launch
 **     kvk_dequant    pages back to fp16/bf16 rows
+**     kvk_tiled      one continuation prefill by way of dequantised tiles, merged
 **     kvk_close
 **
 ** Conventions
@@ -232,6 +233,33 @@ struct kvk_merge_args {
     int64_t rows;
 };
 
+/*
+** The second way of a continuation prefill, for one sequence: tile by tile of its tokens, back to fp16 or bf16 rows in the
+** workspace (kvk_dequant), dense attention over the tile (kvk_unified of `dense`), and a merge with the tiles before. The
+** result is kvk_unified's within rounding; the workspace does not grow with the context.
+**   kernels   prepared with KVK_DEQUANT and KVK_MERGE
+**   dense     of the same context, heads, head sizes and dtype: spec "fp16" or "bf16", the one that is kernels'
+**             dequant_dtype; kinds KVK_UNIFIED. Its page_tokens is how finely its own block table is cut: a tile is
+**             64 pages at most, so prepare it with 4096.
+** No window and no ALiBi: both need positions that a tile does not have. Soft cap: if `dense` was prepared with it.
+*/
+struct kvk_tiled_args {
+    size_t size;
+    const kvk_kernels *dense;
+    struct kvk_pool pool;
+    struct kvk_rows query, out;  /* [tokens][H][D]: the last tokens of the sequence; out may not overlap query */
+    const void *block_table;     /* of the sequence */
+    kvk_index table_type;
+    int64_t cached;              /* tokens of the sequence before the chunk */
+    int64_t tokens;              /* of the chunk, already stored */
+    int64_t tile_tokens;         /* 0 = 32768; made smaller if the workspace holds less */
+    float scale, soft_cap;       /* these and the next as in kvk_decode_args */
+    const float *sinks;
+    float *lse;
+    void *workspace;             /* kvk_tiled_workspace_bytes, 16-byte aligned */
+    size_t workspace_bytes;
+};
+
 /* Whole slots, every part of them, to other slots: of the same pool or of another one of the same signature. An item whose slot
 ** or page is outside its pool is skipped. Source and target slots of one call must not overlap. */
 struct kvk_copy_args {
@@ -275,6 +303,12 @@ KVK_API kvk_status kvk_unified(const kvk_kernels *k, const struct kvk_unified_ar
 KVK_API kvk_status kvk_dequant(const kvk_kernels *k, const struct kvk_dequant_args *args, kvk_stream stream, kvk_error *err);
 
 KVK_API kvk_status kvk_merge(const kvk_kernels *k, const struct kvk_merge_args *args, kvk_stream stream, kvk_error *err);
+KVK_API kvk_status kvk_tiled(const kvk_kernels *k, const struct kvk_tiled_args *args, kvk_stream stream, kvk_error *err);
+/* Bytes for tiles of tile_tokens (0 = 32768) and chunks of up to limits->tokens: no other limit counts. Less is enough if
+** 16 tokens fit. 0 if the two sets do not go together, SIZE_MAX if it is beyond all numbers. */
+KVK_API size_t kvk_tiled_workspace_bytes(const kvk_kernels *k, const kvk_kernels *dense, const struct kvk_limits *limits,
+                                         int64_t tile_tokens);
+
 /* from_kernels: the set that wrote the source pool; NULL = k. KVK_E_ARG if the two signatures differ. */
 KVK_API kvk_status kvk_copy(const kvk_kernels *k, const kvk_kernels *from_kernels, const struct kvk_copy_args *args,
                             kvk_stream stream, kvk_error *err);

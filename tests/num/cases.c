@@ -354,6 +354,23 @@ static void add_options(struct list *list, const struct num_model *m, int first)
     add(list, m, "halves_merge_to_the_whole", prop_merged_halves, 0, FAULT_NONE, 0);
 }
 
+/* The second way of a continuation prefill. */
+static void add_tiled(struct list *list, const struct num_model *m, int first)
+{
+    struct num_model with = *m;
+
+    for (int v = 0; v < 8; v++)
+        add(list, m, "tiled_equals_unified", check_tiled, v, FAULT_NONE, !first && v % 2);
+    with.options = KVK_SOFT_CAP;
+    add(list, &with, "tiled_equals_unified/soft_cap", check_tiled, 3, FAULT_NONE, 0);
+    add(list, m, "one_million_tokens", check_million, 0, FAULT_NONE, 0);
+    if (!first)
+        return;
+    with = *m;
+    with.dv = m->d == 64 ? 128 : 64;
+    add(list, &with, "tiled_equals_unified", check_tiled, 3, FAULT_NONE, 0);
+}
+
 /* Rows of the merge kernel are values' sizes only; bytes of the copy kernel are those of a format. */
 static void add_moves(struct list *list)
 {
@@ -396,6 +413,7 @@ struct num_case *num_cases(int full, size_t *count)
         add_properties(&list, &m, i < 2);
         add_controls(&list, &m);
         add_options(&list, &m, i < 2);
+        add_tiled(&list, &m, i < 2);
     }
     add_moves(&list);
     size_t kept = 0;

@@ -53,6 +53,7 @@ struct attention {
     int full, table_64, batch_invariant;
     float soft_cap;     /* with KVK_SOFT_CAP of the model's options */
     const float *alibi; /* [H] host, with KVK_ALIBI */
+    double lse_limit;   /* 0 = that of the dtype */
     double slack;       /* multiplies the limits of the check; 0 = 1 */
     const struct kvk_pool *pool; /* instead of an upload of the world's */
     uint16_t *out;      /* results [start[S]][H][D] */

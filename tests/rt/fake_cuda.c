@@ -307,6 +307,15 @@ CALL(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t bytes, void *strea
     return 0;
 }
 
+CALL(cuMemsetD32Async, uint64_t to, unsigned value, size_t words, void *stream)
+{
+    (void)stream;
+    STEP(1);
+    for (size_t i = 0; i < words; i++)
+        ((unsigned *)(uintptr_t)to)[i] = value;
+    return 0;
+}
+
 CALL(cuMemsetD8_v2, uint64_t to, unsigned char byte, size_t bytes)
 {
     STEP(1);

@@ -229,6 +229,15 @@ CALL(hipMemcpyAsync, void *to, const void *from, size_t bytes, int kind, void *s
     return kind == 3 ? 0 : 1;
 }
 
+CALL(hipMemsetD32Async, void *to, int value, size_t words, void *stream)
+{
+    (void)stream;
+    STEP(1);
+    for (size_t i = 0; i < words; i++)
+        ((int *)to)[i] = value;
+    return 0;
+}
+
 CALL(hipMemset, void *to, int byte, size_t bytes)
 {
     STEP(1);
