@@ -116,7 +116,8 @@ static void plan_warps(struct plan *p)
 {
     const struct target *t = p->target;
     int most = t->registers > 256 ? MAX_ACCUMULATORS : MAX_ACCUMULATORS / 2;
-    if (t->mma.groups == 1) /* a lane holds whole operand rows: half the registers are theirs */
+    bool wide = t->mma.groups == 1 || (t->mma.groups == 2 && p->geo.head_size > 128);
+    if (wide) /* a lane holds (half of) whole operand rows: the registers are theirs */
         most /= 2;
     p->warps = ATTEND_WARPS;
     p->dim_warps = 1;
