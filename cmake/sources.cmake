@@ -203,12 +203,14 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/rt/test_launch.c
   tests/rt/test_object.c
   tests/rt/test_prepare.c
+  tests/rt/test_refusals.c
   tests/unit/test_codebook.c
   tests/unit/test_fails.c
   tests/unit/test_host_link.c
   tests/unit/test_host_roles.c
   tests/unit/test_host_sched.c
   tests/unit/test_hsaco_link.c
+  tests/unit/test_limits.c
   tests/unit/test_name.c
   tests/unit/test_spec.c)
 

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** test_limits.c - docs/limits.md held against the code: every refusal whose test is `limits` is
+** provoked here and gives the listed message and status, and nothing that is provoked is unlisted.
+** No preset is refused at a head size that is promised.
+*/
+#include "gen/name.h"
+#include "gen/plan.h"
+#include "runtime/gen_api.h"
+#include "runtime/kvkiln.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* --- the page --- */
+
+enum { MAX_ROWS = 128, ROW_BYTES = 512 };
+
+static struct {
+    char message[ROW_BYTES], status[32];
+    int here, provoked; /* its test is this one */
+} rows[MAX_ROWS];
+static int nrows;
+
+static int read_page(void **state)
+{
+    char line[2048];
+    FILE *f = fopen(TEST_ROOT "/docs/limits.md", "r");
+
+    (void)state;
+    if (!f)
+        return -1;
+    while (nrows < MAX_ROWS && fgets(line, sizeof line, f))
+        if (sscanf(line, "| `%511[^`]` | %31s |", rows[nrows].message, rows[nrows].status) == 2)
+            rows[nrows++].here = strstr(line, "| limits |") != NULL;
+    fclose(f);
+    return nrows > 40 ? 0 : -1;
+}
+
+/* Does the text match, "…" standing for anything? */
+static int matches(const char *pattern, const char *text)
+{
+    static const char any[] = "…";
+    size_t n = sizeof any - 1;
+
+    for (; *pattern; pattern++, text++) {
+        if (!strncmp(pattern, any, n)) {
+            do
+                if (matches(pattern + n, text))
+                    return 1;
+            while (*text++);
+            return 0;
+        }
+        if (*pattern != *text)
+            return 0;
+    }
+    return !*text;
+}
+
+/* The refusal is listed; its row with the longest text counts as provoked. */
+static void refused(kvk_status status, const kvk_error *err)
+{
+    int best = -1;
+
+    if (status == KVK_OK)
+        fail_msg("nothing was refused");
+    for (int i = 0; i < nrows; i++)
+        if (!strcmp(rows[i].status, kvk_status_name(status)) &&
+            matches(rows[i].message, err->text) &&
+            (best < 0 || strlen(rows[i].message) > strlen(rows[best].message)))
+            best = i;
+    if (best < 0)
+        fail_msg("not in docs/limits.md: %s: %s", kvk_status_name(status), err->text);
+    rows[best].provoked = 1;
+}
+
+/* --- shapes and formats --- */
+
+static struct spec spec_of(const char *name)
+{
+    struct spec spec;
+    kvk_error err = {0};
+
+    if (spec_load(name, NULL, &spec, &err))
+        fail_msg("%s", err.text);
+    return spec;
+}
+
+static const struct geometry plain = {LAYOUT_AOS, 128, 128, 4, 16, KVK_BFLOAT16, 0};
+
+static void refuse_plan(const struct spec *spec, struct geometry geo, const char *target,
+                        enum kind kind)
+{
+    static struct plan plan;
+    kvk_error err = {0};
+
+    refused(plan_make(spec, &geo, target_find(target), kind, &plan, &err), &err);
+}
+
+static void shapes(void **state)
+{
+    struct spec spec = spec_of("turboquant_4bit_nc"), wide = spec_of("fp16"),
+                block = spec_of("ultraquant_4bit");
+    struct geometry g;
+
+    (void)state;
+    g = plain, g.head_size = 100;
+    refuse_plan(&spec, g, "x86-64-v3", KIND_STORE);
+    g = plain, g.value_head_size = 2048;
+    refuse_plan(&spec, g, "x86-64-v3", KIND_STORE);
+    g = plain, g.head_size = 80;
+    refuse_plan(&block, g, "x86-64-v3", KIND_DECODE);
+    g = plain, g.gqa = 129;
+    refuse_plan(&spec, g, "x86-64-v3", KIND_DECODE);
+    g = plain, g.page_tokens = 0;
+    refuse_plan(&spec, g, "x86-64-v3", KIND_DECODE);
+    g = plain, g.layout = LAYOUT_SOA;
+    refuse_plan(&wide, g, "x86-64-v3", KIND_DECODE);
+    g = plain, g.dtype = KVK_FLOAT32;
+    refuse_plan(&spec, g, "x86-64-v3", KIND_DECODE);
+    g = plain, g.head_size = 264;
+    refuse_plan(&spec, g, "sm_90a", KIND_STORE);
+    g = plain, g.value_head_size = 264;
+    refuse_plan(&spec, g, "sm_90a", KIND_DECODE);
+    g = plain, g.head_size = 1024;
+    refuse_plan(&wide, g, "gfx1100", KIND_DECODE);
+    refuse_plan(&block, g, "gfx942", KIND_UNIFIED);
+}
+
+static void codecs(void **state)
+{
+    struct spec spec = spec_of("turboquant_4bit_nc"), block = spec_of("ultraquant_4bit");
+    struct geometry soa = plain;
+    struct slot slot;
+    kvk_error err = {0};
+
+    (void)state;
+    spec.value = spec.key;
+    refuse_plan(&spec, plain, "sm_90a", KIND_DECODE);
+    spec.value.rotation = ROTATION_NONE;
+    refuse_plan(&spec, plain, "sm_90a", KIND_UNIFIED);
+    soa.layout = LAYOUT_SOA;
+    refused(slot_make(&block, &soa, &slot, &err), &err);
+}
+
+static void targets_and_artefacts(void **state)
+{
+    static const struct {
+        const char *target;
+        int emit;
+    } wrong[] = {{"sm_999", GEN_EMIT_OBJECT},
+                 {"x86-64-v3", GEN_EMIT_PTX},
+                 {"sm_90a", GEN_EMIT_HSACO},
+                 {"sm_90a", GEN_EMIT_RELOC}};
+    const struct gen_api *api = kvk_generator();
+    char *text = NULL;
+    kvk_error err = {0};
+
+    (void)state;
+    assert_int_equal(api->spec_text("fp16", NULL, &text, &err), KVK_OK);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct gen_artifacts out = {{0}, {0}};
+        struct gen_request r = {.spec_text = text,
+                                .kind = "store",
+                                .layout = "aos",
+                                .target = wrong[i].target,
+                                .head_size = 64,
+                                .gqa = 1,
+                                .page_tokens = 16,
+                                .dtype = KVK_BFLOAT16};
+        refused(api->compile(&r, 1u << wrong[i].emit, &out, &err), &err);
+        api->artifacts_free(&out);
+    }
+    free(text);
+}
+
+/* Every preset, target, kind and layout at every promised head size. */
+static void no_preset_is_refused(void **state)
+{
+    static const int sizes[] = {16,  32,  40,  64,  72,  80,  96,  112, 120,
+                                128, 160, 192, 224, 256, 320, 512, 576};
+    static struct plan plan;
+    const char *name, *source, *target, *family;
+    kvk_error err = {0};
+    int made = 0;
+
+    (void)state;
+    for (int i = 0; spec_embedded(i, &name, &source); i++) {
+        struct spec spec = spec_of(name);
+        int group = spec.key.kind == CODEC_BLOCK_FLOAT ? spec.key.group : 8;
+        for (int t = 0; kvk_generator()->target(t, &target, &family); t++)
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+                for (int n = 0; n < KIND_COUNT * spec.nlayouts && sizes[s] % group == 0; n++) {
+                    struct geometry g = plain;
+                    g.head_size = g.value_head_size = sizes[s];
+                    g.layout = spec.layouts[n / KIND_COUNT];
+                    if (plan_make(&spec, &g, target_find(target), n % KIND_COUNT, &plan, &err))
+                        fail_msg("%s", err.text);
+                    made++;
+                }
+    }
+    assert_true(made > 10000);
+}
+
+/* --- prepare and the calls, on the host --- */
+
+static kvk_context *ctx;
+static char memory[1 << 16] __attribute__((aligned(64)));
+
+static struct kvk_model model_of(const char *spec)
+{
+    struct kvk_model m = KVK_INIT(struct kvk_model);
+
+    m.spec = spec;
+    m.kv_heads = 2;
+    m.query_heads = 8;
+    m.head_size = 64;
+    return m;
+}
+
+static void refuse_model(struct kvk_model m)
+{
+    const kvk_kernels *kernels;
+    kvk_error err = {0};
+
+    refused(kvk_prepare(ctx, &m, &kernels, &err), &err);
+}
+
+static void models(void **state)
+{
+    struct kvk_model m;
+
+    (void)state;
+    m = model_of("turboquant_k8v4"), m.options = 1u << 17;
+    refuse_model(m);
+    m = model_of("turboquant_k8v4"), m.query_heads = 7;
+    refuse_model(m);
+    m = model_of("turboquant_k8v4"), m.kv_heads = 0;
+    refuse_model(m);
+}
+
+static const kvk_kernels *kernels_of(const char *spec, const char *layout)
+{
+    struct kvk_model m = model_of(spec);
+    const kvk_kernels *kernels = NULL;
+    kvk_error err = {0};
+
+    m.layout = layout;
+    if (kvk_prepare(ctx, &m, &kernels, &err))
+        fail_msg("%s", err.text);
+    return kernels;
+}
+
+static struct kvk_decode_args decode_of(void)
+{
+    struct kvk_decode_args a = KVK_INIT(struct kvk_decode_args);
+
+    a.pool = (struct kvk_pool){.data = memory, .pages = 1};
+    a.query.data = a.out.data = memory;
+    a.block_table = memory;
+    a.table_stride = 1;
+    a.lengths = (const int32_t *)memory;
+    a.sequences = 1;
+    a.max_context = 16;
+    return a;
+}
+
+static void refuse_decode(const kvk_kernels *kernels, struct kvk_decode_args a)
+{
+    kvk_error err = {0};
+
+    refused(kvk_decode(kernels, &a, NULL, &err), &err);
+}
+
+static void decodes(void **state)
+{
+    const kvk_kernels *k = kernels_of("turboquant_k8v4", "aos");
+    struct kvk_decode_args a;
+
+    (void)state;
+    a = decode_of(), a.soft_cap = 30;
+    refuse_decode(k, a);
+    a = decode_of(), a.alibi = (const float *)memory;
+    refuse_decode(k, a);
+    a = decode_of(), a.window = -1;
+    refuse_decode(k, a);
+    a = decode_of(), a.splits = 2, a.batch_invariant = 1;
+    refuse_decode(k, a);
+    a = decode_of(), a.splits = 2;
+    refuse_decode(k, a);
+    a = decode_of(), a.sequences = INT32_MAX - 1, a.query_tokens = 16;
+    refuse_decode(k, a);
+    a = decode_of(), a.pool.head_stride = a.pool.position_stride = 16384;
+    refuse_decode(k, a);
+    a = decode_of(), a.pool.page_stride = INT64_MAX - 15, a.pool.pages = 4;
+    refuse_decode(k, a);
+    a = decode_of(), a.out.head_stride = 8;
+    refuse_decode(k, a);
+    a = decode_of(), a.pool.position_stride = 1 << 12;
+    refuse_decode(kernels_of("turboquant_k8v4", "soa"), a);
+}
+
+static void others(void **state)
+{
+    const kvk_kernels *k = kernels_of("turboquant_k8v4", "aos");
+    struct kvk_store_args store = KVK_INIT(struct kvk_store_args);
+    struct {
+        struct kvk_store_args args;
+        int later; /* a field of some later version */
+    } newer = {KVK_INIT(struct kvk_store_args), 1};
+    kvk_error err = {0};
+
+    (void)state;
+    store.pool = (struct kvk_pool){.data = memory, .pages = 1};
+    store.key.data = store.value.data = memory;
+    store.slots = memory;
+    store.rows = INT64_C(1) << 40;
+    refused(kvk_store(k, &store, NULL, &err), &err);
+    newer.args.size = sizeof newer;
+    refused(kvk_store(k, &newer.args, NULL, &err), &err);
+}
+
+/* Last: every row of this test was met. */
+static void all_listed_refusals_were_provoked(void **state)
+{
+    (void)state;
+    for (int i = 0; i < nrows; i++)
+        if (rows[i].here && !rows[i].provoked)
+            fail_msg("not provoked: %s", rows[i].message);
+}
+
+static int open_host(void **state)
+{
+    struct kvk_options options = KVK_INIT(struct kvk_options);
+    kvk_error err = {0};
+
+    kvk_register_generator(kvk_generator);
+    options.device = "host";
+    options.cache_dir = "";
+    if (read_page(state) || kvk_open(&options, &ctx, &err)) {
+        print_error("docs/limits.md cannot be read, or: %s\n", err.text);
+        return -1;
+    }
+    return 0;
+}
+
+static int close_host(void **state)
+{
+    (void)state;
+    kvk_close(ctx);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes),
+        cmocka_unit_test(codecs),
+        cmocka_unit_test(targets_and_artefacts),
+        cmocka_unit_test(no_preset_is_refused),
+        cmocka_unit_test(models),
+        cmocka_unit_test(decodes),
+        cmocka_unit_test(others),
+        cmocka_unit_test(all_listed_refusals_were_provoked),
+    };
+    return cmocka_run_group_tests(tests, open_host, close_host);
+}
