@@ -203,6 +203,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/rt/test_launch.c
   tests/rt/test_object.c
   tests/rt/test_prepare.c
+  tests/rt/test_tiled.c
   tests/rt/test_refusals.c
   tests/unit/test_codebook.c
   tests/unit/test_fails.c

@@ -115,7 +115,9 @@ static void add_line(char *text, size_t cap, const char *format, ...)
 static void make_manifest(const struct gen_request *r, char *m, size_t cap)
 {
     int soa = strcmp(r->layout, "soa") == 0, nvidia = strncmp(r->target, "sm_", 3) == 0;
-    int key = r->head_size, value = r->value_head_size / 2;
+    int dense = rt_generator.signature != NULL;
+    int key = r->head_size << dense,
+        value = dense ? r->value_head_size * 2 : r->value_head_size / 2;
     *m = '\0';
     add_line(m, cap, "kernel %s_%s_%s_d%d_g%d", r->kind, r->layout, r->target, r->head_size,
              r->gqa);
@@ -145,8 +147,11 @@ static void make_manifest(const struct gen_request *r, char *m, size_t cap)
     add_line(m, cap, "layout.value_head_size %d", r->value_head_size);
     add_line(m, cap, "layout.page_tokens %d", r->page_tokens);
     add_line(m, cap, "layout.gqa %d", r->gqa);
-    add_line(m, cap, "signature kvk1:fake:%s:%d:%d:%d", r->layout, r->head_size, r->value_head_size,
-             r->page_tokens);
+    if (rt_generator.signature)
+        add_line(m, cap, "signature %s", rt_generator.signature);
+    else
+        add_line(m, cap, "signature kvk1:fake:%s:%d:%d:%d", r->layout, r->head_size,
+                 r->value_head_size, r->page_tokens);
     if (rt_generator.extra)
         add_line(m, cap, "%s", rt_generator.extra);
 }

@@ -38,6 +38,7 @@ struct rt_generator {
     const char *build_id;              /* NULL = the right one */
     uint32_t version;                  /* 0 = the right one */
     const char *extra;                 /* further manifest lines */
+    const char *signature;             /* NULL = the fake's own; else slots are 16-bit K and V, and two fields */
     const char *drop;                  /* manifest line to leave out, by its first word(s) */
     int resident;
 };
