@@ -166,34 +166,48 @@ static void gain_sums(struct kb *k, const struct attend *a, val buffer, struct a
     }
 }
 
-void attend_merge_warps(struct kb *k, const struct attend *a, val index, val buffers,
+/* One round: the upper half of `2 * half` warps gives, the lower half takes. */
+static void merge_round(struct kb *k, const struct attend *a, val index, val buffers, val half,
                         struct attend_sums *s)
 {
     const struct plan *p = a->plan;
-    int values = sums_of(a) + 2 * a->shape.lane_rows, bytes = values * kb_warp_size(k) * 4;
-    if (p->token_warps == 1)
+    int bytes = (sums_of(a) + 2 * a->shape.lane_rows) * kb_warp_size(k) * 4;
+    val slice = kb_remi(K, kb_warp(K), p->dim_warps);
+    val place = kb_and(K, index, kb_addi(K, half, -1));
+    place = kb_add(K, kb_muli(K, place, p->dim_warps), slice);
+    val buffer = kb_offset(K, buffers, kb_muli(K, place, bytes));
+    val upper = kb_icmp(K, KB_UGE, index, half);
+    val inside = kb_icmp(K, KB_ULT, index, kb_shli(K, half, 1));
+    struct kb_if give = kb_if(K, kb_and(K, upper, inside));
+    put_sums(K, a, buffer, s);
+    kb_endif(K, &give);
+    kb_barrier(K);
+    struct attend_sums before = *s;
+    struct kb_if take = kb_if(K, kb_icmp(K, KB_ULT, index, half));
+    gain_sums(K, a, buffer, s);
+    kb_endif(K, &take);
+    val *now = (val *)s, *old = (val *)&before;
+    for (size_t i = 0; i < sizeof *s / sizeof(val); i++)
+        if (now[i] != old[i])
+            now[i] = kb_merge(K, &take, now[i], old[i]);
+    kb_barrier(K); /* the buffers are written again */
+}
+
+void attend_merge_warps(struct kb *k, const struct attend *a, val index, val buffers,
+                        struct attend_sums *s)
+{
+    struct {
+        val half;
+        struct attend_sums sums;
+    } state = {kb_i32(K, a->plan->token_warps / 2), *s};
+    struct kb_loop rounds; /* a loop, not unrolled: half the code and the assembler's time */
+    if (a->plan->token_warps == 1)
         return;
     kb_barrier(K); /* all warps have read their queries */
-    val slice = kb_remi(K, kb_warp(K), p->dim_warps);
-    for (int half = p->token_warps / 2; half; half /= 2) {
-        val place = kb_andi(K, index, half - 1);
-        place = kb_add(K, kb_muli(K, place, p->dim_warps), slice);
-        val buffer = kb_offset(K, buffers, kb_muli(K, place, bytes));
-        val gives = kb_icmpi(K, KB_UGE, index, half);
-        val upper = kb_and(K, gives, kb_icmpi(K, KB_ULT, index, 2 * half));
-        struct kb_if give = kb_if(K, upper);
-        put_sums(K, a, buffer, s);
-        kb_endif(K, &give);
-        kb_barrier(K);
-        struct attend_sums before = *s;
-        struct kb_if take = kb_if(K, kb_icmpi(K, KB_ULT, index, half));
-        gain_sums(K, a, buffer, s);
-        kb_endif(K, &take);
-        val *now = (val *)s, *old = (val *)&before;
-        for (size_t i = 0; i < sizeof *s / sizeof(val); i++)
-            if (now[i] != old[i])
-                now[i] = kb_merge(K, &take, now[i], old[i]);
-        if (half > 1)
-            kb_barrier(K); /* the buffers are written again */
-    }
+    kb_loop_begin(K, &rounds, (val *)&state, sizeof state / sizeof(val));
+    kb_loop_while(K, &rounds, kb_icmpi(K, KB_NE, state.half, 0));
+    merge_round(K, a, index, buffers, state.half, &state.sums);
+    state.half = kb_lshri(K, state.half, 1);
+    kb_loop_end(K, &rounds);
+    *s = state.sums;
 }
