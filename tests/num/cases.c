@@ -363,9 +363,9 @@ static void add_tiled(struct list *list, const struct num_model *m, int first)
         add(list, m, "tiled_equals_unified", check_tiled, v, FAULT_NONE, !first && v % 2);
     with.options = KVK_SOFT_CAP;
     add(list, &with, "tiled_equals_unified/soft_cap", check_tiled, 3, FAULT_NONE, 0);
-    add(list, m, "one_million_tokens", check_million, 0, FAULT_NONE, 0);
     if (!first)
         return;
+    add(list, m, "one_million_tokens", check_million, 0, FAULT_NONE, 0);
     with = *m;
     with.dv = m->d == 64 ? 128 : 64;
     add(list, &with, "tiled_equals_unified", check_tiled, 3, FAULT_NONE, 0);
