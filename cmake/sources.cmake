@@ -185,6 +185,7 @@ set(KVKILN_NUM_SOURCES
   tests/num/rows.c
   tests/num/run.c
   tests/num/sample.c
+  tests/num/sample_compile.c
   tests/num/sample_spec.c
   tests/num/spec_file.c
   tests/num/world.c)

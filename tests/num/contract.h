@@ -10,8 +10,7 @@ num_body contract_workspace, contract_workspace_formula, contract_mixed_batch, c
     contract_large_scores, contract_values, contract_poisoned_token, contract_no_silent_fallback;
 
 /* contract_memory.c */
-num_body contract_fused_rows, contract_layers, contract_page_numbers, contract_last_slot,
-    contract_fp8_inputs, contract_fp8_codes;
+num_body contract_fused_rows, contract_layers, contract_page_numbers, contract_last_slot;
 
 /* check_store.c: kvk_store of the world's rows gives the world's bytes. */
 void check_store_world(struct num_run *run, struct world *w, uint64_t seed);

@@ -43,31 +43,6 @@ static const struct {
     {"ultraquant_4bit", REF_AOS, 64, 4, 2, 16, KVK_BFLOAT16},
 };
 
-/* Keys and values of one 8-bit float each, so that both decoders and both encoders meet every one. */
-static const struct ref_spec floats[] = {
-    {"own_e4m3_e4m3",
-     {.kind = REF_FLOAT, .bits = 8, .format = REF_E4M3},
-     {.kind = REF_FLOAT, .bits = 8, .format = REF_E4M3},
-     0},
-    {"own_e4b15_e4b15",
-     {.kind = REF_FLOAT, .bits = 8, .format = REF_E4B15},
-     {.kind = REF_FLOAT, .bits = 8, .format = REF_E4B15},
-     0},
-    {"own_e5m2_e5m2",
-     {.kind = REF_FLOAT, .bits = 8, .format = REF_E5M2},
-     {.kind = REF_FLOAT, .bits = 8, .format = REF_E5M2},
-     0},
-};
-
-static void fp8_body(struct num_run *run, const struct num_case *c)
-{
-    spec_file_write(run->spec_folder, c->model.spec);
-    if (c->variant)
-        contract_fp8_codes(run, c);
-    else
-        contract_fp8_inputs(run, c);
-}
-
 static void add(struct num_case *c, const char *name, num_body *body, const struct num_model *m,
                 int variant)
 {
@@ -79,7 +54,7 @@ static void add(struct num_case *c, const char *name, num_body *body, const stru
 
 struct num_case *contract_cases(struct num_case *cases, size_t *count)
 {
-    cases = realloc(cases, (*count + CLAIMS * MODELS + 12) * sizeof *cases);
+    cases = realloc(cases, (*count + CLAIMS * MODELS) * sizeof *cases);
     if (!cases)
         abort();
     for (int i = 0; i < CLAIMS; i++)
@@ -96,12 +71,5 @@ struct num_case *contract_cases(struct num_case *cases, size_t *count)
                                         0};
             add(&cases[(*count)++], claims[i].name, claims[i].body, &m, 0);
         }
-    for (int i = 0; i < 12; i++) {
-        kvk_dtype dtype = i & 1 ? KVK_FLOAT16 : KVK_BFLOAT16;
-        const struct num_model m = {&floats[i / 4], REF_AOS, 64, 64, 1, 1, 32, dtype, dtype, 0};
-        add(&cases[(*count)++],
-            i & 2 ? "every_code_of_8_bit_floats" : "every_input_of_8_bit_floats", fp8_body, &m,
-            (i & 2) != 0);
-    }
     return cases;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** contract_memory.c - where rows and pages may lie: engines' own buffers, far addresses, last bytes;
-** and every input of the 8-bit floats.
+** contract_memory.c - where rows and pages may lie: engines' own buffers, far addresses, last bytes.
 */
 #include "contract.h"
 
@@ -214,51 +213,4 @@ void contract_last_slot(struct num_run *run, const struct num_case *c)
         attention_call(run, &a);
         attention_check(run, &a);
     }
-}
-
-/* --- 8-bit floats, all of them --- */
-
-static struct num_model pages_of_floats(const struct num_case *c)
-{
-    struct num_model m = c->model;
-
-    m.kv_heads = 1;
-    return m;
-}
-
-/* All 65,536 inputs are encoded as the oracle says. */
-void contract_fp8_inputs(struct num_run *run, const struct num_case *c)
-{
-    struct num_case one = *c;
-    int lengths[1] = {65536 / c->model.d};
-    struct world w;
-
-    one.model = pages_of_floats(c);
-    make(run, &w, &one, lengths, 1);
-    for (int i = 0; i < 65536; i++) {
-        w.key[i] = (uint16_t)i;
-        w.value[i] = (uint16_t)(65535 - i);
-    }
-    memset(w.pool.data, 0xFF, w.pool_bytes);
-    world_store(&w);
-    check_store_world(run, &w, 3);
-}
-
-/* All 256 codes are decoded as the oracle says. */
-void contract_fp8_codes(struct num_run *run, const struct num_case *c)
-{
-    struct num_case one = *c;
-    int lengths[1] = {512 / c->model.d};
-    struct world w;
-
-    one.model = pages_of_floats(c);
-    make(run, &w, &one, lengths, 1);
-    for (int t = 0; t < lengths[0]; t++) {
-        struct ref_place at = ref_place(&w.f, &w.pool, world_slot(&w, 0, t), 0);
-        for (int i = 0; i < w.m.d; i++) {
-            w.pool.data[at.key + (size_t)i] = (uint8_t)(t * w.m.d + i);
-            w.pool.data[at.value + (size_t)i] = (uint8_t)(255 - t * w.m.d - i);
-        }
-    }
-    check_dequant_world(run, &w, 0);
 }

@@ -41,7 +41,7 @@ static void draw_model(struct num_random *r, struct sample *s)
 {
     struct num_model *m = &s->model;
 
-    sample_spec(r, s, s->kind >= SAMPLE_DECODE);
+    sample_spec(r, s, s->kind >= SAMPLE_COMPILE);
     do {
         m->d = m->dv = PICK(r, head_sizes);
         if (num_below(r, 4) == 0) {
@@ -141,18 +141,19 @@ static void draw_options(struct num_random *r, struct sample *s)
 
 void sample_draw(uint64_t seed, int number, struct sample *s)
 {
-    static const enum sample_kind kinds[] = {SAMPLE_STORE,   SAMPLE_DEQUANT, SAMPLE_DECODE,
-                                             SAMPLE_DECODE,  SAMPLE_DECODE,  SAMPLE_UNIFIED,
-                                             SAMPLE_UNIFIED, SAMPLE_UNIFIED};
+    static const enum sample_kind kinds[] = {SAMPLE_STORE,   SAMPLE_DECODE,  SAMPLE_UNIFIED,
+                                             SAMPLE_COMPILE, SAMPLE_DEQUANT, SAMPLE_DECODE,
+                                             SAMPLE_UNIFIED, SAMPLE_COPY,    SAMPLE_COMPILE,
+                                             SAMPLE_DECODE,  SAMPLE_UNIFIED, SAMPLE_MERGE};
     struct num_random r = num_random(seed, 0x5A0000 + (uint64_t)number);
 
     memset(s, 0, sizeof *s);
-    s->kind = kinds[number % 8];
+    s->kind = kinds[number % 12];
     s->many = num_below(&r, 10) == 0;
     draw_model(&r, s);
     s->pool = (enum world_pool)num_below(&r, 3);
     s->strided = num_below(&r, 3) == 0;
-    s->variant = num_below(&r, 3);
+    s->variant = (int)(num_next(&r) >> 40);
     if (s->kind < SAMPLE_DECODE)
         return;
     draw_sequences(&r, s);
@@ -221,6 +222,30 @@ static void describe(const struct sample *s, char *text, size_t cap)
                  (int)s->pool, s->strided);
 }
 
+static void run_kind(struct num_run *run, const struct sample *s, struct num_case *c)
+{
+    switch (s->kind) {
+    case SAMPLE_STORE:
+        c->variant = s->variant % 3;
+        check_store(run, c);
+        break;
+    case SAMPLE_DEQUANT:
+        c->variant = s->variant % 3;
+        check_dequant(run, c);
+        break;
+    case SAMPLE_COPY: /* slots of small pages only */
+        c->variant = s->model.page > 256 ? 2 + s->variant % 2 : s->variant % 4;
+        check_copy(run, c);
+        break;
+    case SAMPLE_MERGE:
+        c->variant = s->variant % 4;
+        check_merge(run, c);
+        break;
+    case SAMPLE_COMPILE: sample_compile(run, s); break;
+    default: attend(run, s, num_case_seed(run, c)); break;
+    }
+}
+
 void sample_run(struct num_run *run, const struct num_case *c)
 {
     jmp_buf *outer = run->leave, here;
@@ -231,24 +256,19 @@ void sample_run(struct num_run *run, const struct num_case *c)
     if (s->model.spec == &s->spec)
         spec_file_write(run->spec_folder, &s->spec);
     fixed.model = s->model;
-    fixed.variant = s->variant;
     run->leave = &here;
     if (setjmp(here)) {
         describe(s, run->text, sizeof run->text);
         longjmp(*outer, 1);
     }
-    if (s->kind == SAMPLE_STORE)
-        check_store(run, &fixed);
-    else if (s->kind == SAMPLE_DEQUANT)
-        check_dequant(run, &fixed);
-    else
-        attend(run, s, num_case_seed(run, c));
+    run_kind(run, s, &fixed);
     run->leave = outer;
 }
 
 struct num_case *sample_cases(struct num_case *cases, size_t *count, uint64_t seed, int n, int core)
 {
-    static const char *const kinds[] = {"store", "dequant", "decode", "unified"};
+    static const char *const kinds[] = {"store",   "dequant", "copy",   "merge",
+                                        "compile", "decode",  "unified"};
     struct sample s;
 
     cases = realloc(cases, (*count + (size_t)n) * sizeof *cases);

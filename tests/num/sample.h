@@ -9,14 +9,22 @@
 
 enum { SAMPLE_CORE = 40, SAMPLE_FULL = 2000, SAMPLE_NAME = 48 };
 
-enum sample_kind { SAMPLE_STORE, SAMPLE_DEQUANT, SAMPLE_DECODE, SAMPLE_UNIFIED };
+enum sample_kind {
+    SAMPLE_STORE,
+    SAMPLE_DEQUANT,
+    SAMPLE_COPY,
+    SAMPLE_MERGE,
+    SAMPLE_COMPILE, /* for a GPU that need not be there */
+    SAMPLE_DECODE,
+    SAMPLE_UNIFIED
+};
 
 struct sample {
     enum sample_kind kind;
     struct num_model model;
     char name[SAMPLE_NAME]; /* of the spec, if it is no preset */
     struct ref_spec spec;
-    int variant; /* of check_store and check_dequant */
+    int variant; /* of the body; of SAMPLE_COMPILE what is compiled */
     int many;    /* tokens */
     int sequences, lengths[NUM_MAX_SEQUENCES], q_len[NUM_MAX_SEQUENCES];
     enum world_pool pool;
@@ -30,6 +38,10 @@ num_body sample_run; /* variant: the sample's number */
 /* Samples 0 .. n-1 behind the cases; they belong to --full from number `core` on. */
 struct num_case *sample_cases(struct num_case *cases, size_t *count, uint64_t seed, int n,
                               int core);
+
+/* --- sample_compile.c --- */
+/* The kernel of a sample for the target that its variant chooses. */
+void sample_compile(struct num_run *run, const struct sample *s);
 
 /* --- sample_spec.c --- */
 /* A preset, or two codecs that need not have met; `attends`: one that attention takes. */
