@@ -366,6 +366,7 @@ static void add_tiled(struct list *list, const struct num_model *m, int first)
     if (!first)
         return;
     add(list, m, "one_million_tokens", check_million, 0, FAULT_NONE, 0);
+    add(list, m, "graph_replay_equals_eager/tiled", graph_tiled, 0, FAULT_NONE, 0);
     with = *m;
     with.dv = m->d == 64 ? 128 : 64;
     add(list, &with, "tiled_equals_unified", check_tiled, 3, FAULT_NONE, 0);

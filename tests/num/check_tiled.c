@@ -3,7 +3,7 @@
 ** check_tiled.c - continuation prefill in dequantised tiles against the oracle, against unified, and
 ** over a million tokens.
 */
-#include "world.h"
+#include "graph.h"
 
 #include <math.h>
 #include <string.h>
@@ -50,32 +50,51 @@ static size_t workspace_bytes(struct num_run *run, const struct sets *s, int64_t
 }
 
 /* The same call as the attention's, of its one sequence. */
-static void tiled_call(struct num_run *run, struct attention *a, const struct sets *s, int64_t tile,
-                       size_t bytes)
+struct call {
+    struct sets sets;
+    struct attention_buffers buffers;
+    struct kvk_tiled_args args;
+};
+
+static struct call tiled_upload(struct num_run *run, struct attention *a, const struct sets *s,
+                                int64_t tile)
 {
-    const kvk_kernels *unified = num_prepare(run, &a->w->m, KVK_UNIFIED);
-    struct kvk_tiled_args args = KVK_INIT(struct kvk_tiled_args);
-    struct attention_buffers b;
+    struct call c = {.sets = *s, .args = KVK_INIT(struct kvk_tiled_args)};
+    struct kvk_tiled_args *args = &c.args;
+
+    attention_upload(run, a, num_prepare(run, &a->w->m, KVK_UNIFIED), &c.buffers);
+    args->dense = s->dense;
+    args->pool = c.buffers.pool;
+    args->query = c.buffers.query.device;
+    args->out = c.buffers.out.device;
+    args->block_table = c.buffers.table;
+    args->table_type = a->table_64 ? KVK_INT64 : KVK_INT32;
+    args->cached = a->w->lengths[0] - a->q_len[0];
+    args->tokens = a->q_len[0];
+    args->tile_tokens = tile;
+    args->scale = a->scale;
+    args->soft_cap = a->soft_cap;
+    args->sinks = c.buffers.sinks;
+    args->lse = c.buffers.lse;
+    args->workspace_bytes = workspace_bytes(run, s, args->tokens, tile);
+    args->workspace = num_device(run, args->workspace_bytes);
+    return c;
+}
+
+static void tiled_queue(struct num_run *run, void *data, kvk_stream stream)
+{
+    const struct call *c = data;
     kvk_error err = {0};
 
-    attention_upload(run, a, unified, &b);
-    args.dense = s->dense;
-    args.pool = b.pool;
-    args.query = b.query.device;
-    args.out = b.out.device;
-    args.block_table = b.table;
-    args.table_type = a->table_64 ? KVK_INT64 : KVK_INT32;
-    args.cached = a->w->lengths[0] - a->q_len[0];
-    args.tokens = a->q_len[0];
-    args.tile_tokens = tile;
-    args.scale = a->scale;
-    args.soft_cap = a->soft_cap;
-    args.sinks = b.sinks;
-    args.lse = b.lse;
-    args.workspace = num_device(run, bytes);
-    args.workspace_bytes = bytes;
-    num_ok(run, kvk_tiled(s->kernels, &args, NULL, &err), &err, "kvk_tiled");
-    attention_fetch(run, a, &b);
+    num_ok(run, kvk_tiled(c->sets.kernels, &c->args, stream, &err), &err, "kvk_tiled");
+}
+
+static void tiled_call(struct num_run *run, struct attention *a, const struct sets *s, int64_t tile)
+{
+    struct call c = tiled_upload(run, a, s, tile);
+
+    tiled_queue(run, &c, NULL);
+    attention_fetch(run, a, &c.buffers);
 }
 
 /* Keys that were rounded to bf16 move a score by 2^-9 of it. */
@@ -152,10 +171,48 @@ void check_tiled(struct num_run *run, const struct num_case *c)
                      prepare_dense(run, &m, call[v].page)};
     tiled.lse_limit = lse_limit(&m);
     attention_call(run, &unified);
-    tiled_call(run, &tiled, &s, call[v].tile,
-               workspace_bytes(run, &s, call[v].tokens, call[v].tile));
+    tiled_call(run, &tiled, &s, call[v].tile);
     attention_check(run, &tiled);
     compare(run, &m, &tiled, &unified, (size_t)call[v].tokens);
+}
+
+/* Captured with one query and replayed with another, over a workspace of other bytes. */
+void graph_tiled(struct num_run *run, const struct num_case *c)
+{
+    static const int total = 800, chunk = 100, tile = 256;
+    uint64_t seed = num_case_seed(run, c);
+    const size_t pairs = (size_t)chunk * query_heads(&c->model);
+    struct world_options o = {
+        .lengths = &total, .sequences = 1, .data_seed = seed, .page_seed = 5, .poison = 0xFF};
+    struct num_model m = c->model;
+    struct world w;
+    struct attention first = {.w = &w, .unified = 1}, other;
+    kvk_error err = {0};
+
+    m.dequant_dtype = m.dtype;
+    world_make(run, &w, &m, &o);
+    first.q_len[0] = chunk;
+    first.sinks = num_host(run, query_heads(&m) * sizeof *first.sinks);
+    attention_rows(&first);
+    other = first;
+    attention_query(run, &first, seed + 1);
+    attention_query(run, &other, seed + 2);
+    struct sets s = {num_prepare(run, &m, KVK_DEQUANT | KVK_MERGE), prepare_dense(run, &m, 4096)};
+    struct call call = tiled_upload(run, &first, &s, tile);
+    struct graph g = {.body = tiled_queue, .data = &call};
+    graph_capture(run, &g);
+    num_ok(run,
+           kvk_upload(run->ctx, call.args.query.data, other.query, pairs * (size_t)m.d * 2, &err),
+           &err, "kvk_upload");
+    num_ok(run, kvk_fill(run->ctx, call.args.workspace, 0xFF, call.args.workspace_bytes, &err),
+           &err, "kvk_fill");
+    graph_launch(run, &g);
+    attention_fetch(run, &first, &call.buffers);
+    graph_free(run, &g);
+    tiled_call(run, &other, &s, tile);
+    if (memcmp(first.out, other.out, pairs * (size_t)m.dv * 2) ||
+        memcmp(first.lse, other.lse, pairs * sizeof *first.lse))
+        num_differ(run, "a replay differs from an eager call");
 }
 
 /* ---- a million tokens ---- */
