@@ -2,8 +2,8 @@
 /*
 ** lower.c - LLVM's middle and back end. One context a compile, so kernels compile in parallel.
 **
-** default<O2>: measured equal to O3 on kernels of this kind. No flag relaxes floating point: a
-** product and a sum are fused only where a template says kb_fma, on every target alike.
+** default<O2> (measured equal to O3 on kernels of this kind) unless the target names passes of its own. No flag relaxes
+** floating point: a product and a sum are fused only where a template says kb_fma, on every target alike.
 */
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Core.h>
@@ -104,8 +104,9 @@ kvk_status lower_verify(struct lower *l, kvk_error *err)
 
 kvk_status lower_optimise(struct lower *l, kvk_error *err)
 {
+    const char *passes = l->target->ops->passes ? l->target->ops->passes : "default<O2>";
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-    LLVMErrorRef e = LLVMRunPasses(l->module, "default<O2>", l->machine, options);
+    LLVMErrorRef e = LLVMRunPasses(l->module, passes, l->machine, options);
     LLVMDisposePassBuilderOptions(options);
     if (e) {
         char *message = LLVMGetErrorMessage(e);

@@ -49,6 +49,7 @@ struct target {
 
 struct target_ops {
     const char *triple;
+    const char *passes; /* LLVM's pass pipeline, NULL = default<O2> */
     int reloc_pic, object; /* object: LLVM emits an object file (amdgcn, host), else text (PTX) */
     int as_global, as_shared, as_const;
     void (*initialise)(void); /* the LLVM back end; called once per compile, idempotent */
