@@ -163,7 +163,8 @@ static void plan_attend(struct plan *p)
     plan_warps(p);
     plan_step(p);
     bool tight = p->spec.key.bits <= 4 && p->geo.head_size <= 128 && p->subtiles == 1 &&
-                 p->paged_subtiles && p->prefetch && !p->geo.options; /* else it would spill */
+                 p->paged_subtiles && p->prefetch && !p->geo.options &&
+                 !p->slot.key.norm_at_read; /* else it would spill */
     p->min_ctas = t->family == FAMILY_NVPTX && t->flags & TF_BULK_COPY && tight ? 3 : 0;
     because(p, "min_ctas", "%s",
             p->min_ctas ? "168 registers a thread: 12 warps hide more latency than the registers "
