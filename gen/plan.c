@@ -22,8 +22,8 @@ enum {
     OTHER_SHARED = 8192 /* tables, token facts */
 };
 
-static const char *const kind_names[KIND_COUNT] = {"store", "decode", "unified", "dequant",
-                                                   "merge", "copy"};
+static const char *const kind_names[KIND_COUNT] = {"store",   "decode", "unified",
+                                                   "dequant", "merge",  "copy"};
 
 const char *kind_name(enum kind kind) { return kind_names[kind]; }
 
@@ -164,6 +164,7 @@ static void plan_attend(struct plan *p)
     plan_step(p);
     bool tight = p->spec.key.bits <= 4 && p->geo.head_size <= 128 && p->subtiles == 1 &&
                  p->paged_subtiles && p->prefetch && !p->geo.options &&
+                 p->key_operand == OPERAND_F16 &&
                  !p->slot.key.norm_at_read; /* else it would spill */
     p->min_ctas = t->family == FAMILY_NVPTX && t->flags & TF_BULK_COPY && tight ? 3 : 0;
     because(p, "min_ctas", "%s",
