@@ -239,7 +239,7 @@ static void check_lse(struct num_run *run, const struct attention *a, const doub
     /* of fp32 scores of deviation 1: 1e-3 was seen */
     double limit = a->w->m.dtype == KVK_FLOAT16 ? 2e-3 : 3e-3;
 
-    limit *= fmax(1, (double)a->scale * sqrt(a->w->m.d));
+    limit *= fmax(1, fabs((double)a->scale) * sqrt(a->w->m.d));
     if (a->lse_limit > 0)
         limit = a->lse_limit;
     for (size_t i = 0; i < rows; i++) {

@@ -49,9 +49,15 @@ static void draw_model(struct num_random *r, struct sample *s)
             m->d = pairs[p][0];
             m->dv = pairs[p][1];
         }
+        if (num_below(r, 6) == 0) { /* beyond what is promised: may be refused, never wrong */
+            m->d = 8 * (2 + num_below(r, num_below(r, 4) ? 40 : 127));
+            m->dv = num_below(r, 2) ? m->d : 8 * (2 + num_below(r, 40));
+            s->may_refuse = 1;
+        }
     } while (!fits(m));
     m->gqa = s->many ? gqas[num_below(r, 8)] : PICK(r, gqas);
-    m->page = PICK(r, page_sizes);
+    m->page =
+        num_below(r, 8) ? PICK(r, page_sizes) : 1 + num_below(r, num_below(r, 9) ? 100 : 4096);
     m->kv_heads = s->many || m->page > 256 || m->gqa > 16 ? 1 : 1 + num_below(r, 3);
     m->dtype = num_below(r, 2) ? KVK_FLOAT16 : KVK_BFLOAT16;
     m->dequant_dtype = num_below(r, 2) ? KVK_FLOAT16 : KVK_BFLOAT16;
@@ -102,7 +108,7 @@ static void draw_sequences(struct num_random *r, struct sample *s)
         (s->many ? SAMPLE_MORE : SAMPLE_WORK) / ((double)m->gqa * m->kv_heads * (m->d + m->dv));
     int q_len = PICK(r, decode_lengths);
 
-    s->sequences = 1 + num_below(r, 6);
+    s->sequences = 1 + num_below(r, num_below(r, 6) ? 6 : NUM_MAX_SEQUENCES);
     for (int i = 0; i < s->sequences; i++) {
         draw_sequence(r, s, i, q_len, most);
         most -= (double)s->q_len[i] * s->lengths[i];
@@ -118,7 +124,7 @@ static void draw_options(struct num_random *r, struct sample *s)
     s->full = num_below(r, 5) == 0;
     s->table_64 = num_below(r, 3) == 0;
     s->no_lse = num_below(r, 5) == 0;
-    s->scale = num_below(r, 4) ? 0 : 0.11f;
+    s->scale = num_below(r, 4) ? 0 : num_below(r, 4) ? 0.11f : -0.06f;
     if (num_below(r, 5) == 0) {
         s->model.options |= KVK_SOFT_CAP;
         s->soft_cap = num_below(r, 2) ? 30 : 1.5f;
@@ -170,6 +176,8 @@ static float *per_head(struct num_run *run, const struct sample *s, int slopes)
 
     for (int i = 0; i < heads; i++)
         x[i] = slopes ? exp2f(-8.0f * (float)(i + 1) / (float)heads) : 2 * num_normal(&r);
+    for (int i = 0; i < heads && !slopes; i += 5) /* no sink, and nothing but the sink */
+        x[i] = i % 2 ? (s->model.dtype == KVK_FLOAT16 ? 8 : 60) : -INFINITY;
     return x;
 }
 
@@ -279,7 +287,7 @@ struct num_case *sample_cases(struct num_case *cases, size_t *count, uint64_t se
         const struct num_model *m = &s.model;
         sample_draw(seed, i, &s);
         *c = (struct num_case){.body = sample_run, .variant = i, .full = i >= core};
-        c->may_refuse = m->spec == &s.spec;
+        c->may_refuse = s.may_refuse || m->spec == &s.spec;
         snprintf(c->name, sizeof c->name, "sample.%d/%s/%s.%s.d%dx%d.g%d.%s.p%d", i, kinds[s.kind],
                  m->spec->name, m->layout == REF_SOA ? "soa" : "aos", m->d, m->dv, m->gqa,
                  m->dtype == KVK_FLOAT16 ? "fp16" : "bf16", m->page);

@@ -24,8 +24,9 @@ struct sample {
     struct num_model model;
     char name[SAMPLE_NAME]; /* of the spec, if it is no preset */
     struct ref_spec spec;
-    int variant; /* of the body; of SAMPLE_COMPILE what is compiled */
-    int many;    /* tokens */
+    int variant;    /* of the body; of SAMPLE_COMPILE what is compiled */
+    int many;       /* tokens */
+    int may_refuse; /* the shape is more than is promised */
     int sequences, lengths[NUM_MAX_SEQUENCES], q_len[NUM_MAX_SEQUENCES];
     enum world_pool pool;
     int window, splits, strided, spare_rows, no_lse, sinks, full, table_64, batch_invariant;
