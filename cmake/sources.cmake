@@ -226,6 +226,25 @@ set(KVKILN_TEST_FAKES # driver libraries that fail on demand
   tests/rt/fake_cuda.c
   tests/rt/fake_hip.c)
 
+set(KVKILN_AMDSIM_SOURCES # a libamdhip64 that simulates; driver.c goes into the programs that use it
+  tests/amdsim/access.c
+  tests/amdsim/hip.c
+  tests/amdsim/image.c
+  tests/amdsim/memory.c
+  tests/amdsim/number.c
+  tests/amdsim/op_compare.c
+  tests/amdsim/op_float.c
+  tests/amdsim/op_integer.c
+  tests/amdsim/op_lane.c
+  tests/amdsim/op_matrix.c
+  tests/amdsim/op_memory.c
+  tests/amdsim/op_scalar.c
+  tests/amdsim/parse.c
+  tests/amdsim/table.c
+  tests/amdsim/vector.c
+  tests/amdsim/wave.c)
+set(KVKILN_AMDSIM_DRIVER tests/amdsim/driver.c)
+
 # What a generated kernel depends on: a change here makes every cached kernel stale.
 set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   gen/abi_table.h
@@ -266,7 +285,8 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
 file(GLOB found CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} runtime/*.c gen/*.[ch] gen/*.def templates/*.[ch]
   templates/*.def cli/*.c specs/*.lua tests/*/*.c)
 list(REMOVE_ITEM found ${KVKILN_RUNTIME_SOURCES} ${KVKILN_CLI_SOURCES} ${KVKILN_REF_SOURCES} ${KVKILN_NUM_SOURCES}
-  ${KVKILN_TEST_SOURCES} ${KVKILN_TEST_PARTS} ${KVKILN_TEST_FAKES} ${KVKILN_ID_FILES} ${KVKILN_SPEC_FILES})
+  ${KVKILN_AMDSIM_SOURCES} ${KVKILN_AMDSIM_DRIVER} ${KVKILN_TEST_SOURCES} ${KVKILN_TEST_PARTS} ${KVKILN_TEST_FAKES}
+  ${KVKILN_ID_FILES} ${KVKILN_SPEC_FILES})
 if(found)
   list(JOIN found ", " found)
   message(WARNING "in no list of cmake/sources.cmake: ${found}")

@@ -31,3 +31,17 @@ foreach(fake IN LISTS KVKILN_TEST_FAKES)
   set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
 endforeach()
+
+# ---- AMD by simulation: the suites and the command line on a simulated HIP device ----
+add_library(amdsim SHARED ${KVKILN_AMDSIM_SOURCES})
+set_target_properties(amdsim PROPERTIES OUTPUT_NAME amdhip64 SUFFIX .so.6
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/amdsim)
+target_compile_options(amdsim PRIVATE -ffp-contract=off -fvisibility=hidden)
+target_link_libraries(amdsim PRIVATE m Threads::Threads)
+add_executable(amdsim_num ${KVKILN_NUM_SOURCES} ${KVKILN_AMDSIM_DRIVER})
+target_link_libraries(amdsim_num PRIVATE ref everything dep_jansson)
+add_executable(amdsim_kvkiln ${KVKILN_CLI_SOURCES} ${KVKILN_AMDSIM_DRIVER})
+target_include_directories(amdsim_kvkiln PRIVATE ${CMAKE_SOURCE_DIR} ${KVKILN_GENERATED})
+target_compile_definitions(amdsim_kvkiln PRIVATE KVKILN_STATIC)
+target_link_libraries(amdsim_kvkiln PRIVATE everything dep_jansson)
+add_dependencies(amdsim_kvkiln build_id)
