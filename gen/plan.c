@@ -171,10 +171,6 @@ static void plan_attend(struct plan *p)
             p->min_ctas ? "168 registers a thread: 12 warps hide more latency than the registers "
                           "would (measured, sm_90a)"
                         : "the assembler may use all registers");
-    p->subnormal_codes = t->family != FAMILY_AMDGCN;
-    because(p, "subnormal_codes", "%s",
-            p->subnormal_codes ? "masked codes are exact f16 subnormals: no shift, no subtraction"
-                               : "not relied on: this matrix unit may flush f16 subnormals");
 }
 
 static kvk_status refuse(const struct plan *p, kvk_error *err, const char *field, int value,
@@ -300,7 +296,6 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         put_field(&t, p, "tile_tokens", p->tile_tokens);
         put_field(&t, p, "prefetch", p->prefetch);
         put_field(&t, p, "min_ctas", p->min_ctas);
-        put_field(&t, p, "subnormal_codes", p->subnormal_codes);
         put_operand(&t, p, "key_operand", p->key_operand);
         put_operand(&t, p, "value_operand", p->value_operand);
     } else {

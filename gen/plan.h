@@ -54,7 +54,6 @@ struct plan {
     int tile_tokens;          /* tokens a step of a CTA: 16 * subtiles * token_warps */
     int prefetch;             /* 1: codes of the next step are loaded before this one is computed */
     enum plan_operand key_operand, value_operand; /* how K and Q, V and P meet in the matrix unit */
-    int subnormal_codes;      /* V codes meet the matrix unit as f16 subnormals, unshifted where they can */
     int max_registers;        /* nvptx: cap handed to the assembler, 0 = none */
     int min_ctas;             /* CTAs a multiprocessor that registers are limited for, 0 = none */
     struct { const char *field; char text[120]; } why[24];

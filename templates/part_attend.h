@@ -6,8 +6,8 @@
 ** lane's share of a K row is D / groups consecutive elements and its share of a V row D / y_tile, so the order along D is
 ** permuted; the query is read in the same order, and output columns are written back in it. Nothing is staged.
 **
-** Numbers. Scores are in log2 units. K operands are codes without their norm, which scales the score; V operands are codes,
-** their scale s is multiplied into p, their zero is a scalar sum over p. The
+** Numbers. Scores are in log2 units. K operands are codes without their norm, which scales the score; V operands are codes
+** less the middle code, their scale s is multiplied into p, their zero (plus the middle) is a scalar sum over p. The
 ** running reference is m = max(t + floor(log2 s)): then p * s <= 2 fits 16 bits whatever the range of scores and scales.
 ** m stays -inf until a visible token appears. Online softmax: Milakov & Gimelshein 2018, arXiv:1805.02867.
 */

@@ -46,7 +46,7 @@ static void value_facts(struct kb *k, const struct attend *a, const struct atten
     if (side->codec.kind != CODEC_AFFINE)
         return;
     val z = kb_select(K, exists, field(K, a, c, true, 1), none);
-    val middle = kb_f32(K, a->plan->subnormal_codes ? 0 : 1 << (side->codec.bits - 1));
+    val middle = kb_f32(K, 1 << (side->codec.bits - 1));
     fact[FACT_ZERO] = kb_fma(K, s, middle, z);
 }
 
