@@ -240,7 +240,7 @@ struct kvk_merge_args {
 **   kernels   prepared with KVK_DEQUANT and KVK_MERGE
 **   dense     of the same context, heads, head sizes and dtype: spec "fp16" or "bf16", the one that is kernels'
 **             dequant_dtype; kinds KVK_UNIFIED. Its page_tokens is how finely its own block table is cut: a tile is
-**             64 pages at most, so prepare it with 4096.
+**             64 pages at most, so prepare it with 4096. Tiles are in whole sixteens. See docs/prefill.md.
 ** No window and no ALiBi: both need positions that a tile does not have. Soft cap: if `dense` was prepared with it.
 */
 struct kvk_tiled_args {

@@ -97,7 +97,7 @@ static void tiled_call(struct num_run *run, struct attention *a, const struct se
     attention_fetch(run, a, &c.buffers);
 }
 
-/* Keys that were rounded to bf16 move a score by 2^-9 of it. */
+/* Keys that were rounded to bf16 move a score by up to 2^-8 of it. */
 static double lse_limit(const struct num_model *m)
 {
     return m->dequant_dtype == KVK_BFLOAT16 ? 1e-2 : 3e-3;
