@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** bench_compile.c - times the generator (spec text to sealed object, assembly included) inside one process, and how long a
-** second process takes to load a host kernel from the cache that a first one filled.
+** bench_compile.c - times the generator (spec text to sealed object, assembly included) inside one
+** process, and how long a second process takes to load a host kernel from the cache that a first
+** one filled.
 */
 #include "bench_compile.h"
 
@@ -91,7 +92,8 @@ static kvk_status compile_once(const struct gen_api *api, const struct gen_reque
     return KVK_OK;
 }
 
-/* In a process of its own: prepares a host decode kernel over `dir`; milliseconds, negative if it was not `origin`. */
+/* In a process of its own: prepares a host decode kernel over `dir`; milliseconds, negative if it
+** was not `origin`. */
 static double prepare_in_child(const struct options *o, const char *dir, const char *origin)
 {
     int ends[2];
@@ -148,18 +150,18 @@ static void report(const struct options *o, const char *name, const char *format
 {
     double median = ms[o->repeats / 2];
     if (o->json) {
-        json_t *j = json_pack("{s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f}", "kernel", name, "target",
-                              o->request.target, "format", format, "bytes", (json_int_t)bytes,
-                              "median_ms", median, "min_ms", ms[0], "max_ms",
-                              ms[o->repeats - 1], "cache_ms", cached);
+        json_t *j =
+            json_pack("{s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f}", "kernel", name, "target",
+                      o->request.target, "format", format, "bytes", (json_int_t)bytes, "median_ms",
+                      median, "min_ms", ms[0], "max_ms", ms[o->repeats - 1], "cache_ms", cached);
         json_dumpf(j, stdout, JSON_INDENT(2));
         puts("");
         json_decref(j);
         return;
     }
     printf("compile %s for %s: %s, %zu bytes\n", name, o->request.target, format, bytes);
-    printf("time    %.1f ms median, %.1f min, %.1f max of %ld, spec text to sealed object\n", median,
-           ms[0], ms[o->repeats - 1], o->repeats);
+    printf("time    %.1f ms median, %.1f min, %.1f max of %ld, spec text to sealed object\n",
+           median, ms[0], ms[o->repeats - 1], o->repeats);
     if (cached >= 0)
         printf("cache   %.2f ms: the host kernel of the same shape, loaded by a second process\n",
                cached);
@@ -177,8 +179,8 @@ static int run(struct options *o)
     if (!status)
         status = api->name(&o->request, &name, &err);
     for (long i = -1; !status && i < o->repeats; i++) /* the first one loads the assembler */
-        status = compile_once(api, &o->request, &ms[i < 0 ? 0 : i], &bytes, format, sizeof format,
-                              &err);
+        status =
+            compile_once(api, &o->request, &ms[i < 0 ? 0 : i], &bytes, format, sizeof format, &err);
     if (status) {
         cli_error("bench compile", &err);
     } else {
@@ -195,10 +197,15 @@ static int run(struct options *o)
 int bench_compile(int argc, char **argv)
 {
     static const struct argp argp = {
-        compile_options, parse, 0,
-        "Times one kernel from its spec to a loadable object, assembly included, in one process; and "
+        compile_options,
+        parse,
+        0,
+        "Times one kernel from its spec to a loadable object, assembly included, in one process; "
+        "and "
         "the load of a host kernel from the cache by a second process.",
-        0, 0, 0};
+        0,
+        0,
+        0};
     struct options o = {.preset = "turboquant_4bit_nc",
                         .repeats = 9,
                         .request = {.kind = "decode",

@@ -2,8 +2,9 @@
 /*
 ** lower.c - LLVM's middle and back end. One context a compile, so kernels compile in parallel.
 **
-** default<O2> (measured equal to O3 on kernels of this kind) unless the target names passes of its own. No flag relaxes
-** floating point: a product and a sum are fused only where a template says kb_fma, on every target alike.
+** default<O2> (measured equal to O3 on kernels of this kind) unless the target names passes of its
+** own. No flag relaxes floating point: a product and a sum are fused only where a template says
+** kb_fma, on every target alike.
 */
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Core.h>

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_attend.h - attention of 16 query rows to a range of cached tokens by one warp: what decode and unified share.
+** part_attend.h - attention of 16 query rows to a range of cached tokens by one warp: what decode
+** and unified share.
 **
-** A step takes 16 * subtiles tokens. Codes go from memory straight into registers in the order the matrix unit wants: the
-** lane's share of a K row is D / groups consecutive elements and its share of a V row D / y_tile, so the order along D is
-** permuted; the query is read in the same order, and output columns are written back in it. Nothing is staged.
+** A step takes 16 * subtiles tokens. Codes go from memory straight into registers in the order the
+** matrix unit wants: the lane's share of a K row is D / groups consecutive elements and its share
+** of a V row D / y_tile, so the order along D is permuted; the query is read in the same order, and
+** output columns are written back in it. Nothing is staged.
 **
-** Numbers. Scores are in log2 units. K operands are codes without their norm, which scales the score; V operands are codes
-** less the middle code, their scale s is multiplied into p, their zero (plus the middle) is a scalar sum over p. The
-** running reference is m = max(t + floor(log2 s)): then p * s <= 2 fits 16 bits whatever the range of scores and scales.
-** m stays -inf until a visible token appears. Online softmax: Milakov & Gimelshein 2018, arXiv:1805.02867.
+** Numbers. Scores are in log2 units. K operands are codes without their norm, which scales the
+** score; V operands are codes less the middle code, their scale s is multiplied into p, their zero
+** (plus the middle) is a scalar sum over p. The running reference is m = max(t + floor(log2 s)):
+** then p * s <= 2 fits 16 bits whatever the range of scores and scales. m stays -inf until a
+** visible token appears. Online softmax: Milakov & Gimelshein 2018, arXiv:1805.02867.
 */
 #ifndef KVKILN_PART_ATTEND_H
 #define KVKILN_PART_ATTEND_H
@@ -62,29 +65,35 @@ struct attend_codes {
     val field[4];          /* i16: of token lane % (16 * subtiles): key norm, value scale, value zero as the codecs have them */
 };
 
-/* Indices, pair tables (a CTA barrier must follow before the loop), scratch. Call once, outside any branch. */
+/* Indices, pair tables (a CTA barrier must follow before the loop), scratch. Call once, outside any
+** branch. */
 void attend_begin(struct kb *k, struct attend *a, val head);
 
-/* part_query.c: rows `member`, `member + members`, ... of this warp's tile into shared memory; a CTA barrier must follow.
-** row_pointer gives the address of a row's query; rows past the last must point to some valid row. */
+/* part_query.c: rows `member`, `member + members`, ... of this warp's tile into shared memory; a
+** CTA barrier must follow. row_pointer gives the address of a row's query; rows past the last must
+** point to some valid row. */
 void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int members, val scale,
                        val (*row_pointer)(struct kb *k, void *data, val row), void *data);
 void attend_row_scales(struct kb *k, struct attend *a);
 /* What a kernel's options need of a row: its position, its head's slope. Fills row `i`. */
 void attend_row_options(struct kb *k, struct attend *a, int i, val position, val head, val valid);
-/* X operand of k step s; plane 0 = the value or its upper term, 1 = its lower term. pairs[lane_rows * ke / 2]. */
+/* X operand of k step s; plane 0 = the value or its upper term, 1 = its lower term. pairs[lane_rows
+** * ke / 2]. */
 void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s, int plane, val *pairs);
 
 /* part_codes.c. The block table of a sequence; then one step's data. */
 void attend_table(struct kb *k, struct attend *a, val sequence);
 void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c);
-/* part_key.c: Y operand of k step s for one token row; *squares (may be NULL) gains the sum of its centroids' squares. */
+/* part_key.c: Y operand of k step s for one token row; *squares (may be NULL) gains the sum of its
+** centroids' squares. */
 void attend_key_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int tile, int s, val *pairs,
                         val *squares);
-/* part_value.c: Y operand of dim tile `dim`; valid[e]: the e-th token exists (NULL where no codec needs it). */
+/* part_value.c: Y operand of dim tile `dim`; valid[e]: the e-th token exists (NULL where no codec
+** needs it). */
 void attend_value_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int dim, val valid[],
                           val *pairs);
-/* What the output sums of dim tile `dim` are multiplied with at the end: V operands may be codes times a power of two. */
+/* What the output sums of dim tile `dim` are multiplied with at the end: V operands may be codes
+** times a power of two. */
 double attend_value_factor(const struct attend *a, int dim);
 /* part_tables.c: pair tables in shared memory, and look-ups. */
 void attend_tables(struct kb *k, struct attend *a);
@@ -98,12 +107,14 @@ val attend_first_dim(struct kb *k, const struct attend *a, val y);
 /* part_step.c: one step over tokens start .. start + 16 * subtiles - 1. */
 void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c, struct attend_sums *s);
 
-/* part_attend.c: tokens start, start + stride, ... < end (i32, warp-uniform); start is a multiple of 16. */
+/* part_attend.c: tokens start, start + stride, ... < end (i32, warp-uniform); start is a multiple
+** of 16. */
 void attend_range(struct kb *k, const struct attend *a, val start, val end, int stride, struct attend_sums *s);
 /* Joins the lanes' partial l and z, adds z to every output sum. */
 void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s);
-/* decode: joins the token warps' sums; the result is in token warp 0. `index`: this warp's place among them. `buffers`:
-** plan_merge_bytes of shared memory; it may be the query tile, which no warp needs any more. */
+/* decode: joins the token warps' sums; the result is in token warp 0. `index`: this warp's place
+** among them. `buffers`: plan_merge_bytes of shared memory; it may be the query tile, which no warp
+** needs any more. */
 void attend_merge_warps(struct kb *k, const struct attend *a, val index, val buffers, struct attend_sums *s);
 
 /* part_output.c: normalises and writes a lane's rows. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_key.c - key codes in registers to pairs of 16-bit numbers for the matrix unit. A pair is two neighbours along D. Where
-** a lane's share of D is no whole number of steps, what is missing of the last one is zeros.
+** part_key.c - key codes in registers to pairs of 16-bit numbers for the matrix unit. A pair is two
+** neighbours along D. Where a lane's share of D is no whole number of steps, what is missing of the
+** last one is zeros.
 */
 #include "part_attend.h"
 
@@ -23,8 +24,8 @@ static val codebook_pair(struct kb *k, const struct attend *a, const val *words,
     return kb_extract(K, both, 0);
 }
 
-/* bf16 pair times an f32 that leaves at most 8 significant bits: exact, so the upper halves of the products are
-** the result. */
+/* bf16 pair times an f32 that leaves at most 8 significant bits: exact, so the upper halves of the
+** products are the result. */
 static val scale_pair(struct kb *k, val pair, val scale)
 {
     val lo = kb_bitcast(K, kb_shli(K, pair, 16), KB_F32);

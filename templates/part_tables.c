@@ -2,8 +2,8 @@
 /*
 ** part_tables.c - tables of pairs: one look-up in shared memory decodes two codes.
 **
-** Codebooks: f16 pairs, with the sum of the squares of the two unrounded centroids beside them where norms are
-** corrected at read. Block codecs: bf16 pairs of E2M1 values.
+** Codebooks: f16 pairs, with the sum of the squares of the two unrounded centroids beside them
+** where norms are corrected at read. Block codecs: bf16 pairs of E2M1 values.
 */
 #include "part_attend.h"
 
