@@ -124,7 +124,8 @@ uint32_t approximate(double exact, uint32_t seed, bool jitter)
     if (jitter && isfinite(x) && x != 0 && (double)x != exact) {
         seed = (seed ^ seed >> 15) * 0x2c1b3c6d;
         seed = (seed ^ seed >> 12) * 0x297a2d39;
-        bits += (seed >> 30 & 1) ? 1u : (seed >> 31) ? (uint32_t)-1 : 0u;
+        if (seed >> 31) /* the neighbour on the other side: still less than an ulp off */
+            bits += fabs(x) < fabs(exact) ? 1u : (uint32_t)-1;
     }
     return flush(bits);
 }

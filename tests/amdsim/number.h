@@ -53,7 +53,7 @@ uint32_t bfloat_bits(float x);
 /* a * b + c rounded once to half */
 uint32_t half_fma(double a, double b, double c);
 
-/* What an approximation may give: the nearest value, or with jitter one of its neighbours; subnormals flushed. */
+/* What an approximation may give: the nearest value, or with jitter any that is less than an ulp off. */
 uint32_t approximate(double exact, uint32_t seed, bool jitter);
 static inline uint32_t flush(uint32_t bits) { return bits & 0x7f800000 ? bits : bits & 0x80000000; }
 
