@@ -191,6 +191,7 @@ set(KVKILN_NUM_SOURCES
   tests/num/world.c)
 
 set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_test_NAME
+  tests/amdsim/test_sim.c
   tests/cli/test_oracle.c
   tests/cli/test_safetensors.c
   tests/ir/test_roles.c

@@ -33,10 +33,12 @@ foreach(fake IN LISTS KVKILN_TEST_FAKES)
 endforeach()
 
 # ---- AMD by simulation: the suites and the command line on a simulated HIP device ----
-add_library(amdsim SHARED ${KVKILN_AMDSIM_SOURCES})
+add_library(amdsim-objects OBJECT ${KVKILN_AMDSIM_SOURCES})
+target_compile_options(amdsim-objects PRIVATE -fPIC -ffp-contract=off -fvisibility=hidden)
+add_library(amdsim SHARED $<TARGET_OBJECTS:amdsim-objects>)
+target_sources(amdsim_test_sim PRIVATE $<TARGET_OBJECTS:amdsim-objects>)
 set_target_properties(amdsim PROPERTIES OUTPUT_NAME amdhip64 SUFFIX .so.6
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/amdsim)
-target_compile_options(amdsim PRIVATE -ffp-contract=off -fvisibility=hidden)
 target_link_libraries(amdsim PRIVATE m Threads::Threads)
 add_executable(amdsim_num ${KVKILN_NUM_SOURCES} ${KVKILN_AMDSIM_DRIVER})
 target_link_libraries(amdsim_num PRIVATE ref everything dep_jansson)
