@@ -90,15 +90,21 @@ int plan_query_bytes(const struct plan *p)
     return planes * 16 * plan_query_pitch(p) * 2 + 2 * 16 * 4;
 }
 
+int plan_sums_bytes(const struct plan *p)
+{
+    return (accumulators(p) + 3 * p->target->mma.lane_rows) * p->target->warp * 4;
+}
+
 int plan_merge_bytes(const struct plan *p)
 {
-    int values = accumulators(p) + 2 * p->target->mma.lane_rows;
-    return p->token_warps / 2 * p->dim_warps * values * p->target->warp * 4;
+    return p->token_warps / 2 * p->dim_warps * plan_sums_bytes(p);
 }
 
 int plan_tile_bytes(const struct plan *p)
 {
     int query = plan_query_bytes(p) * p->row_warps, merge = plan_merge_bytes(p);
+    if (p->kind == KIND_UNIFIED)
+        return query + p->warps * plan_sums_bytes(p);
     return query > merge ? query : merge;
 }
 

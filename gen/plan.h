@@ -71,7 +71,9 @@ size_t plan_print(const struct plan *plan, char *text, size_t cap);
 ** 16 sums of the row's elements. */
 int plan_query_pitch(const struct plan *plan);
 int plan_query_bytes(const struct plan *plan);
-/* What joining the token warps of a decode CTA takes, and the block that serves both in turn. */
+/* One warp's sums; what joining the token warps of a decode CTA takes; and all that serves rows: decode uses one block for the
+** query and then the join, unified keeps each warp's sums of earlier chunks beside its query. */
+int plan_sums_bytes(const struct plan *plan);
 int plan_merge_bytes(const struct plan *plan);
 int plan_tile_bytes(const struct plan *plan);
 

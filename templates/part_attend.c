@@ -131,6 +131,7 @@ static void put_sums(struct kb *k, const struct attend *a, val buffer, const str
     for (int row = 0; row < a->shape.lane_rows; row++) {
         kb_store(K, s->m[row], sum_at(K, buffer, n++), 4);
         kb_store(K, s->l[row], sum_at(K, buffer, n++), 4);
+        kb_store(K, s->z[row], sum_at(K, buffer, n++), 4);
     }
     for (int i = 0; i < sums_of(a); i++)
         kb_store(K, s->o[i], sum_at(K, buffer, n++), 4);
@@ -154,9 +155,12 @@ static void gain_sums(struct kb *k, const struct attend *a, val buffer, struct a
     for (int row = 0; row < a->shape.lane_rows; row++) {
         val m = kb_load(K, KB_F32, sum_at(K, buffer, n++), 4);
         val l = kb_load(K, KB_F32, sum_at(K, buffer, n++), 4);
+        val z = kb_load(K, KB_F32, sum_at(K, buffer, n++), 4);
         join_references(K, s->m[row], m, &s->m[row], &factor[row], &other[row]);
         val mine = kb_fmul(K, s->l[row], factor[row]);
         s->l[row] = kb_fma(K, l, other[row], mine);
+        val zero = kb_fmul(K, s->z[row], factor[row]);
+        s->z[row] = kb_fma(K, z, other[row], zero);
     }
     for (int i = 0; i < sums_of(a); i++) {
         int row = i / a->shape.ye % a->shape.lane_rows;
@@ -166,12 +170,33 @@ static void gain_sums(struct kb *k, const struct attend *a, val buffer, struct a
     }
 }
 
+enum { CHUNK_TOKENS = 8192 }; /* 512 accumulations a sum: an error of 3e-5 at most */
+
+void attend_chunks(struct kb *k, const struct attend *a, val start, val end, int stride, val buffer,
+                   struct attend_sums *s)
+{
+    struct kb_loop chunks;
+    clear(K, a, s);
+    put_sums(K, a, buffer, s);
+    kb_loop_begin(K, &chunks, &start, 1);
+    kb_loop_while(K, &chunks, kb_icmp(K, KB_SLT, start, end));
+    val next = kb_addi(K, start, CHUNK_TOKENS);
+    attend_range(K, a, start, kb_smin(K, next, end), stride, s);
+    gain_sums(K, a, buffer, s);
+    put_sums(K, a, buffer, s);
+    start = next;
+    kb_loop_end(K, &chunks);
+    clear(K, a, s);
+    gain_sums(K, a, buffer, s);
+    attend_finish(K, a, s);
+}
+
 /* One round: the upper half of `2 * half` warps gives, the lower half takes. */
 static void merge_round(struct kb *k, const struct attend *a, val index, val buffers, val half,
                         struct attend_sums *s)
 {
     const struct plan *p = a->plan;
-    int bytes = (sums_of(a) + 2 * a->shape.lane_rows) * kb_warp_size(k) * 4;
+    int bytes = plan_sums_bytes(p);
     val slice = kb_remi(K, kb_warp(K), p->dim_warps);
     val place = kb_and(K, index, kb_addi(K, half, -1));
     place = kb_add(K, kb_muli(K, place, p->dim_warps), slice);

@@ -110,6 +110,9 @@ void attend_step(struct kb *k, const struct attend *a, val start, const struct a
 /* part_attend.c: tokens start, start + stride, ... < end (i32, warp-uniform); start is a multiple
 ** of 16. */
 void attend_range(struct kb *k, const struct attend *a, val start, val end, int stride, struct attend_sums *s);
+/* The same in chunks whose sums meet in f32 additions, finished: matrix units truncate when they accumulate, and over a
+** million tokens that would show. `buffer`: plan_sums_bytes of shared memory of this warp's own. */
+void attend_chunks(struct kb *k, const struct attend *a, val start, val end, int stride, val buffer, struct attend_sums *s);
 /* Joins the lanes' partial l and z, adds z to every output sum. */
 void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s);
 /* decode: joins the token warps' sums; the result is in token warp 0. `index`: this warp's place
