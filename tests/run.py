@@ -55,11 +55,12 @@ def suites(args, kvkiln):
         files = sorted(glob.glob(os.path.join(args.root, folder, "*.safetensors")))
         if files:
             found.append((name, [kvkiln, "check", "--device", "host"] + files))
-    for folder in ("ir", "cli", "fails", "rt", "ref", "unit", "num", "gpu"):
+    for folder in ("amdsim", "ir", "cli", "fails", "rt", "ref", "unit", "num", "gpu"):
         for program in sorted(glob.glob(f"{programs}/{folder}_test_*")):
             found.append((os.path.basename(program), [program]))
         for script in sorted(glob.glob(f"{args.root}/tests/{folder}/test_*.py")):
-            found.append((f"{folder}_{os.path.basename(script)}", [sys.executable, "-B", script]))
+            full = ["--full"] if args.full and folder == "amdsim" else []
+            found.append((f"{folder}_{os.path.basename(script)}", [sys.executable, "-B", script] + full))
         for script in sorted(glob.glob(f"{args.root}/tests/{folder}/test_*.sh")):
             found.append((f"{folder}_{os.path.basename(script)}", ["bash", script]))
     found.append(("limits", [sys.executable, "-B", f"{args.root}/tests/limits.py", kvkiln]))

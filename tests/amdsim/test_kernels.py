@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The generated AMD kernels on the simulator, through the runtime and its HIP driver.
+
+test_kernels.py [--full] [--targets T,...] [--jobs N] [--keep FILE]
+
+Per target: the numeric suite with pages of 16 (waves in order), again with waves and work-groups in the opposite order
+and approximations off by up to an ulp; the shipped samples, whose stored bytes must be the host's; coverage: every
+instruction of the code objects that ran is implemented, and was executed. Shapes have tails, several work-groups and
+loop iterations, GQA ratios 1, 3, 8, 16 and others.
+
+--full: all page sizes of the numeric suite, the golden files, and every code object of a larger product of shapes must
+consist of known instructions. --keep FILE: append the coverage lines there. The last line is "N passed, N failed, N
+skipped". No AMD hardware is involved: see docs/amd.md.
+"""
+import argparse
+import collections
+import concurrent.futures
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("TEST_BUILD") or f"{ROOT}/out/build"
+NUM, KVKILN = f"{BUILD}/tests/amdsim_num", f"{BUILD}/tests/amdsim_kvkiln"
+OBJDUMP = "llvm-objdump-22"
+
+# What the driver in the kernel tells of a GPU: gfx_target_version
+VERSIONS = {"gfx942": 90402, "gfx950": 90500, "gfx1100": 110000, "gfx1201": 120001}
+COMPUTE_UNITS = 20  # few: the runtime splits less, so a launch is shorter
+PRESETS = ["turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc", "ultraquant_4bit"]
+
+Result = collections.namedtuple("Result", "name passed failed skipped text seconds")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--targets", default=",".join(VERSIONS), type=lambda text: text.split(","))
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--keep")
+    return parser.parse_args()
+
+
+class Device:
+    """The environment in which hip:0 is a simulated GPU."""
+
+    def __init__(self, folder, target):
+        self.target, self.coverage = target, f"{folder}/{target}.coverage"
+        topology = f"{folder}/{target}/0"
+        os.makedirs(topology)
+        with open(f"{topology}/properties", "w", encoding="utf-8") as f:
+            f.write(f"simd_count {4 * COMPUTE_UNITS}\nsimd_per_cu 4\ngfx_target_version {VERSIONS[target]}\n"
+                    "location_id 768\ndomain 0\n")
+        self.env = dict(os.environ, AMDSIM_TARGET=target, AMDSIM_TOPOLOGY=os.path.dirname(topology),
+                        AMDSIM_COVERAGE=self.coverage, LD_LIBRARY_PATH=f"{BUILD}/amdsim",
+                        KVKILN_CACHE_DIR=f"{folder}/cache-{target}")
+
+    def run(self, *command, **more):
+        return subprocess.run(command, env=dict(self.env, **more), capture_output=True, text=True, errors="replace",
+                              timeout=1400, check=False)
+
+
+def output(done):
+    return "\n".join((done.stdout + done.stderr).splitlines()[-40:])
+
+
+def numeric(device, name, pattern, **more):
+    started = time.monotonic()
+    done = device.run(NUM, "--device", "hip:0", *(["--filter", pattern] if pattern else []), **more)
+    total = re.findall(r"(\d+) passed, (\d+) failed, (\d+) skipped", done.stdout)
+    passed, failed, skipped = (int(x) for x in total[-1]) if total else (0, 1, 0)
+    if not passed or (done.returncode and not failed):
+        failed += 1
+    return Result(f"{device.target} num {name}", passed, failed, skipped, output(done) if failed else "",
+                  time.monotonic() - started)
+
+
+def checked(device, *files, where="hip:0"):
+    done = device.run(KVKILN, "check", "--json", "--device", where, *files)
+    try:
+        return json.loads(done.stdout)["files"], done
+    except (ValueError, KeyError):
+        return [], done
+
+
+def samples(device, name, files):
+    """kvkiln check of sample files, and the hash of what store wrote against the host's."""
+    started = time.monotonic()
+    there, done = checked(device, *files)
+    here, _ = checked(device, *files, where="host")
+    passed, problems = 0, []
+    if len(there) != len(files) or len(here) != len(files):
+        problems.append(output(done))
+    for ours, host in zip(there, here):
+        file = os.path.basename(ours["file"])
+        bad = [t["name"] for t in ours["tensors"] if not t["pass"]]
+        if bad:
+            problems.append(f"{file}: {', '.join(bad)}")
+        if not ours.get("stored") or ours["stored"] != host.get("stored"):
+            problems.append(f"{file}: stored bytes differ from the host's, or were not compared")
+        passed += not bad and ours["stored"] == host["stored"]
+    text = "\n".join(problems)
+    return Result(f"{device.target} {name}", passed, len(problems), 0, text, time.monotonic() - started)
+
+
+def target_jobs(device, full):
+    """All that runs on one target, one after the other: later runs find the kernels of earlier ones."""
+    page = "*" if full else "*.p16"
+    yield numeric(device, "in order", None if full else f"{page}/1")
+    yield numeric(device, "backwards, rough", f"{page}/*" if full else f"{page}/0", AMDSIM_BACKWARDS="1", AMDSIM_JITTER="1")
+    yield samples(device, "samples", sorted(glob.glob(f"{ROOT}/tests/data/*.safetensors")))
+    golden = sorted(glob.glob(f"{ROOT}/../shared/golden/*.safetensors"))
+    if full and golden:
+        yield samples(device, "golden files", golden)
+
+
+# ---- coverage ----
+
+def read_coverage(path):
+    """({instruction: executed}, {kernel: (instructions, most of them that one run executed)})"""
+    executed, kernels = collections.Counter(), {}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as f:
+            for kind, _, name, *numbers in map(str.split, f):
+                if kind == "INSN":
+                    executed[name] += int(numbers[0])
+                else:
+                    total, most = (int(x) for x in numbers)
+                    kernels[name] = (total, max(most, kernels.get(name, (0, 0))[1]))
+    return executed, kernels
+
+
+def coverage(device):
+    executed, kernels = read_coverage(device.coverage)
+    missed = sorted(name for name in executed if not executed[name])
+    ran = [k for k in kernels.values() if k[1]]
+    share = sum(k[1] for k in ran) / max(1, sum(k[0] for k in ran))
+    print(f"     {device.target}: {len(executed)} kinds of instructions in {len(kernels)} kernels, {len(ran)} of them ran; "
+          f"{share:.1%} of their instructions were executed; {sum(executed.values()) / 1e6:.0f} million wave instructions")
+    text = f"never executed: {', '.join(missed)}" if missed else "" if executed else "nothing ran"
+    return Result(f"{device.target} coverage", int(not text), int(bool(text)), 0, text, 0)
+
+
+# ---- every shipped code object consists of known instructions ----
+
+def known_instructions():
+    with open(f"{ROOT}/tests/amdsim/ops.def", encoding="utf-8") as f:
+        text = f.read()
+    names = set(re.findall(r'"([a-z][a-z0-9_]+)"', text))
+    kinds = {"INTEGERS": "lt eq le gt ge ne", "REALS": "lt eq le gt ge lg o u nge nlg ngt nle neq nlt"}
+    for kind, conditions in kinds.items():
+        for suffix in re.findall(rf'^{kind}\((\w+), "', text, re.M):
+            names |= {f"{what}_{c}_{suffix}" for c in conditions.split() for what in ("v_cmp", "v_cmpx")}
+    return names
+
+
+def base(mnemonic):
+    for suffix in ("_dpp", "_sdwa", "_e32", "_e64", "_dpp"):
+        mnemonic = mnemonic.removesuffix(suffix)
+    return mnemonic.replace("v_dual_", "v_")
+
+
+def product(folder, target):
+    started, out = time.monotonic(), f"{folder}/objects-{target}"
+    build = [KVKILN, "build", "--target", target, "--dtype", "bf16,fp16", "--head-size", "64,128,256", "--gqa", "1,3,8,16",
+             "--emit", "hsaco", "--jobs", "1", "--output", out, *PRESETS]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    known, files, unknown = known_instructions(), sorted(glob.glob(f"{out}/*.hsaco")), collections.Counter()
+    for path in files:
+        text = subprocess.run([OBJDUMP, "-d", f"--mcpu={target}", path], capture_output=True, text=True, check=False).stdout
+        for line in re.findall(r"^\t(.*?)(?://.*)?$", text, re.M):
+            unknown.update(base(part.split()[0]) for part in line.split(" :: ") if base(part.split()[0]) not in known)
+    unknown.pop("s_code_end", None)
+    shutil.rmtree(out, ignore_errors=True)
+    text = output(done) if done.returncode else f"unknown: {dict(unknown)}" if unknown else "" if files else "no files"
+    return Result(f"{target} product of {len(files)} code objects", len(files) if not text else 0, int(bool(text)), 0, text,
+                  time.monotonic() - started)
+
+
+def report(result):
+    for line in result.text.splitlines():
+        print(f"     | {line[:300]}")
+    word = "FAIL" if result.failed else "ok  "
+    print(f"{word} {result.name:44} {result.passed:5} passed {result.failed:3} failed {result.skipped:3} skipped "
+          f"{result.seconds:6.1f} s", flush=True)
+    return result
+
+
+def run_target(folder, target, full):
+    device = Device(folder, target)
+    results = [report(r) for r in target_jobs(device, full)]
+    results.append(report(coverage(device)))
+    if full:
+        results.append(report(product(folder, target)))
+    return results, device.coverage
+
+
+def main():
+    args = arguments()
+    reason = None if shutil.which(OBJDUMP) else f"{OBJDUMP} is missing"
+    reason = reason or (None if os.path.exists(NUM) and os.path.exists(KVKILN) else f"{NUM} is not built")
+    if reason:
+        print(f"skipped: {reason}\n0 passed, 0 failed, 1 skipped")
+        return 0
+    totals = [0, 0, 0]
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for future in [pool.submit(run_target, folder, target, args.full) for target in args.targets]:
+            results, path = future.result()
+            for result in results:
+                totals = [a + b for a, b in zip(totals, result[1:4])]
+            if args.keep and os.path.exists(path):
+                with open(path, encoding="utf-8") as f, open(args.keep, "a", encoding="utf-8") as out:
+                    out.write(f.read())
+    print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
+    return 1 if totals[1] or not totals[0] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
