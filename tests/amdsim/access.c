@@ -25,19 +25,15 @@ static uint32_t part_bits(uint32_t x, int part, bool extend)
     case BYTE_0:
     case BYTE_1:
     case BYTE_2:
-    case BYTE_3:
-        x = x >> 8 * (part - BYTE_0) & 0xff;
-        return extend ? (uint32_t)(int8_t)x : x;
+    case BYTE_3: x = x >> 8 * (part - BYTE_0) & 0xff; return extend ? (uint32_t)(int8_t)x : x;
     case WORD_0:
-    case WORD_1:
-        x = x >> 16 * (part - WORD_0) & 0xffff;
-        return extend ? (uint32_t)(int16_t)x : x;
+    case WORD_1: x = x >> 16 * (part - WORD_0) & 0xffff; return extend ? (uint32_t)(int16_t)x : x;
     default: return x;
     }
 }
 
-static bool scalar_word(struct wave *w, const struct operand *o, int word, char type, uint32_t *value,
-                        uint32_t *unknown)
+static bool scalar_word(struct wave *w, const struct operand *o, int word, char type,
+                        uint32_t *value, uint32_t *unknown)
 {
     *unknown = 0;
     switch (o->kind) {
@@ -60,7 +56,8 @@ static bool scalar_word(struct wave *w, const struct operand *o, int word, char 
     }
 }
 
-bool read_lanes(struct wave *w, const struct operand *o, int word, char type, uint32_t *out, uint32_t *unknown)
+bool read_lanes(struct wave *w, const struct operand *o, int word, char type, uint32_t *out,
+                uint32_t *unknown)
 {
     bool some = false;
     if (o->kind == IS_VECTOR) {
@@ -89,7 +86,8 @@ bool read_lanes(struct wave *w, const struct operand *o, int word, char type, ui
     return some;
 }
 
-void write_lanes(struct wave *w, int reg, uint64_t lanes, const uint32_t *values, const uint32_t *unknown)
+void write_lanes(struct wave *w, int reg, uint64_t lanes, const uint32_t *values,
+                 const uint32_t *unknown)
 {
     uint32_t *v = w->v[reg], *u = w->vu[reg], any = 0;
     EACH_LANE(w)

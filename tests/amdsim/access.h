@@ -15,11 +15,13 @@ static inline uint64_t exec_of(const struct wave *w)
 }
 static inline bool is_gfx9(const struct wave *w) { return w->sim->program->gfx < 1000; }
 
-/* One 32-bit word of an operand in all lanes; type: a letter of ops.def. unknown may be NULL. Returns whether any of
-** the bits is unknown; unknown is filled only then. */
-bool read_lanes(struct wave *w, const struct operand *o, int word, char type, uint32_t *out, uint32_t *unknown);
+/* One 32-bit word of an operand in all lanes; type: a letter of ops.def. Returns whether any of the
+** bits is unknown; `unknown`, which may be NULL, is filled only then. */
+bool read_lanes(struct wave *w, const struct operand *o, int word, char type, uint32_t *out,
+                uint32_t *unknown);
 /* In the lanes given; unknown NULL: all known. */
-void write_lanes(struct wave *w, int reg, uint64_t lanes, const uint32_t *values, const uint32_t *unknown);
+void write_lanes(struct wave *w, int reg, uint64_t lanes, const uint32_t *values,
+                 const uint32_t *unknown);
 void write_lane(struct wave *w, int reg, int lane, uint32_t value, uint32_t unknown);
 
 /* Up to 64 bits. */
@@ -49,6 +51,7 @@ const struct range *memory_find(const struct memory *m, uint64_t address, size_t
 void load_global(struct wave *w, uint64_t address, size_t bytes, uint8_t *out, uint8_t *unknown);
 void store_global(struct wave *w, uint64_t address, size_t bytes, const uint8_t *from);
 void load_shared(struct wave *w, uint32_t address, size_t bytes, uint8_t *out, uint8_t *unknown);
-void store_shared(struct wave *w, uint32_t address, size_t bytes, const uint8_t *from, const uint8_t *unknown);
+void store_shared(struct wave *w, uint32_t address, size_t bytes, const uint8_t *from,
+                  const uint8_t *unknown);
 
 #endif

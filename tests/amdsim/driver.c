@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** driver.c - the HIP driver, but with the GPU nodes where the test says: linked before the library that
-** has the other.
+** driver.c - the HIP driver, but with the GPU nodes where the test says: linked before the library
+** that has the other.
 */
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** hip.c - a libamdhip64 whose device is the simulator: the runtime, its launches and every suite run
-** on it unchanged.
+** hip.c - a libamdhip64 whose device is the simulator: the runtime, its launches and every suite
+** run on it unchanged.
 **
 ** AMDSIM_TARGET     gfx942 gfx950 gfx1100 gfx1200 gfx1201: what the device is
 ** AMDSIM_BACKWARDS  1: work-groups and waves run in the opposite order
@@ -92,7 +92,8 @@ static void report_kernels(FILE *out, const struct module *m)
     for (int k = 0; k < m->count; k++) {
         const struct program *p = &m->image.program;
         uint64_t executed = 0, total = 0;
-        for (int i = program_find(p, m->kernels[k].launch.entry); i >= 0 && i < (int)p->count; i++) {
+        for (int i = program_find(p, m->kernels[k].launch.entry); i >= 0 && i < (int)p->count;
+             i++) {
             bool next = false;
             for (int other = 0; other < m->count; other++)
                 next |= other != k && p->code[i].address == m->kernels[other].launch.entry;
@@ -101,8 +102,8 @@ static void report_kernels(FILE *out, const struct module *m)
             total++;
             executed += p->code[i].hits > 0;
         }
-        fprintf(out, "KERNEL %s %s %llu %llu\n", m->image.target, m->kernels[k].name, (unsigned long long)total,
-                (unsigned long long)executed);
+        fprintf(out, "KERNEL %s %s %llu %llu\n", m->image.target, m->kernels[k].name,
+                (unsigned long long)total, (unsigned long long)executed);
     }
 }
 
@@ -115,7 +116,8 @@ static void report_coverage(const struct module *m)
         flock(fileno(out), LOCK_EX);
         size_t n = collect(&m->image.program, lines);
         for (size_t i = 0; i < n; i++)
-            fprintf(out, "INSN %s %s %llu\n", m->image.target, lines[i].name, (unsigned long long)lines[i].hits);
+            fprintf(out, "INSN %s %s %llu\n", m->image.target, lines[i].name,
+                    (unsigned long long)lines[i].hits);
         report_kernels(out, m);
         fclose(out);
     }
@@ -192,7 +194,8 @@ CALL(hipModuleLoadData, void **module, const void *image)
         slot++;
     if (!m || slot == MODULES_MOST)
         return OUT_OF_MEMORY;
-    if (image_open(&m->image, image, error, sizeof error) || strcmp(m->image.target, target()) != 0) {
+    if (image_open(&m->image, image, error, sizeof error) ||
+        strcmp(m->image.target, target()) != 0) {
         fprintf(stderr, "amdsim: %s\n", *error ? error : "code object of another target");
         image_close(&m->image);
         free(m);
@@ -244,7 +247,8 @@ CALL(hipFuncGetAttribute, int *value, int attribute, void *function)
     return SUCCESS;
 }
 
-CALL(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor, int *ctas, void *function, int threads, size_t shared)
+CALL(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor, int *ctas, void *function, int threads,
+     size_t shared)
 {
     (void)function, (void)threads, (void)shared;
     *ctas = COMPUTE_UNITS_RESIDENT;
@@ -267,17 +271,18 @@ static int run(const struct kernel *k, const struct launch *l)
     return status ? LAUNCH_FAILURE : SUCCESS;
 }
 
-CALL(hipModuleLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-     unsigned shared, void *stream, void **params, void **extra)
+CALL(hipModuleLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+     unsigned by, unsigned bz, unsigned shared, void *stream, void **params, void **extra)
 {
     const struct kernel *k = function;
     (void)stream;
-    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || params || extra[0] != (void *)1 || extra[2] != (void *)2 ||
-        extra[4] != (void *)3)
+    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || params || extra[0] != (void *)1 ||
+        extra[2] != (void *)2 || extra[4] != (void *)3)
         return INVALID_VALUE;
     size_t bytes = *(const size_t *)extra[3];
     if (bytes != k->param_bytes) {
-        fprintf(stderr, "amdsim: %s: %zu bytes of parameters, the kernel has %u\n", k->name, bytes, k->param_bytes);
+        fprintf(stderr, "amdsim: %s: %zu bytes of parameters, the kernel has %u\n", k->name, bytes,
+                k->param_bytes);
         return INVALID_VALUE;
     }
     struct launch l = k->launch;
@@ -301,7 +306,8 @@ CALL(hipModuleLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned g
 
 static void *reserve(size_t bytes)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 
@@ -329,8 +335,10 @@ CALL(hipFree, void *from)
 
 static int copy(void *to, const void *from, size_t bytes, int kind)
 {
-    const struct range *r = memory_find(&memory, (uintptr_t)(kind == HOST_TO_DEVICE ? to : from), bytes);
-    const struct range *q = kind == DEVICE_TO_DEVICE ? memory_find(&memory, (uintptr_t)to, bytes) : r;
+    const struct range *r =
+        memory_find(&memory, (uintptr_t)(kind == HOST_TO_DEVICE ? to : from), bytes);
+    const struct range *q =
+        kind == DEVICE_TO_DEVICE ? memory_find(&memory, (uintptr_t)to, bytes) : r;
     if (!r || !q || !q->known) {
         fprintf(stderr, "amdsim: a copy of %zu bytes leaves its allocation\n", bytes);
         return INVALID_VALUE;
@@ -339,11 +347,15 @@ static int copy(void *to, const void *from, size_t bytes, int kind)
     if (kind == HOST_TO_DEVICE)
         memset(r->known + ((uint8_t *)to - r->from), 0xff, bytes);
     if (kind == DEVICE_TO_DEVICE)
-        memmove(q->known + ((uint8_t *)to - q->from), r->known + ((const uint8_t *)from - r->from), bytes);
+        memmove(q->known + ((uint8_t *)to - q->from), r->known + ((const uint8_t *)from - r->from),
+                bytes);
     return SUCCESS;
 }
 
-CALL(hipMemcpy, void *to, const void *from, size_t bytes, int kind) { return copy(to, from, bytes, kind); }
+CALL(hipMemcpy, void *to, const void *from, size_t bytes, int kind)
+{
+    return copy(to, from, bytes, kind);
+}
 CALL(hipMemcpyAsync, void *to, const void *from, size_t bytes, int kind, void *stream)
 {
     (void)stream;

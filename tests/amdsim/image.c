@@ -68,7 +68,8 @@ static int load_segments(struct image *m, const Elf64_Ehdr *h)
         }
         if (pass)
             continue;
-        m->memory = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        m->memory =
+            mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (m->memory == MAP_FAILED)
             return -1;
     }
@@ -160,7 +161,8 @@ static uint64_t dynamic_entry(const struct image *m, Elf64_Sxword tag)
 
 static const uint8_t *find_symbol(const struct image *m, const char *name)
 {
-    uint64_t table = dynamic_entry(m, DT_SYMTAB), strings = dynamic_entry(m, DT_STRTAB), hash = dynamic_entry(m, DT_HASH);
+    uint64_t table = dynamic_entry(m, DT_SYMTAB), strings = dynamic_entry(m, DT_STRTAB),
+             hash = dynamic_entry(m, DT_HASH);
     uint32_t count;
     if (!table || !strings || !hash)
         return NULL;

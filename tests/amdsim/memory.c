@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** memory.c - what may be accessed: allocations, the code object, the kernel's parameters, shared memory.
+** memory.c - what may be accessed: allocations, code object, parameters, shared memory.
 */
 #include "access.h"
 
@@ -61,7 +61,9 @@ static const struct range *need(struct wave *w, uint64_t address, size_t bytes, 
     size_t at = lower_bound(w->sim->memory, address);
     const struct range *next = at < w->sim->memory->count ? &w->sim->memory->ranges[at] : NULL;
     const struct range *before = at ? &w->sim->memory->ranges[at - 1] : NULL;
-    sim_fail(w->sim, "%s of %zu bytes at %#llx, in no allocation; %lld bytes behind the end of one, %lld before another's beginning",
+    sim_fail(w->sim,
+             "%s of %zu bytes at %#llx, in no allocation; %lld bytes behind the end of one, %lld "
+             "before another's beginning",
              what, bytes, (unsigned long long)address,
              before ? (long long)(address - (uintptr_t)before->from - before->bytes) : -1,
              next ? (long long)((uintptr_t)next->from - address) : -1);
@@ -90,7 +92,8 @@ void store_global(struct wave *w, uint64_t address, size_t bytes, const uint8_t 
 static void check_shared(struct wave *w, uint32_t address, size_t bytes, const char *what)
 {
     if (address > w->group->bytes || bytes > w->group->bytes - address)
-        sim_fail(w->sim, "%s of LDS bytes %#x to %#x of %#zx", what, address, address + (unsigned)bytes, w->group->bytes);
+        sim_fail(w->sim, "%s of LDS bytes %#x to %#x of %#zx", what, address,
+                 address + (unsigned)bytes, w->group->bytes);
 }
 
 void load_shared(struct wave *w, uint32_t address, size_t bytes, uint8_t *out, uint8_t *unknown)
@@ -100,7 +103,8 @@ void load_shared(struct wave *w, uint32_t address, size_t bytes, uint8_t *out, u
     memcpy(unknown, w->group->unknown + address, bytes);
 }
 
-void store_shared(struct wave *w, uint32_t address, size_t bytes, const uint8_t *from, const uint8_t *unknown)
+void store_shared(struct wave *w, uint32_t address, size_t bytes, const uint8_t *from,
+                  const uint8_t *unknown)
 {
     check_shared(w, address, bytes, "store");
     memcpy(w->group->shared + address, from, bytes);

@@ -13,7 +13,8 @@ const struct small_float small_e2m1 = {2, 1, 1, SMALL_FINITE};
 double small_value(const struct small_float *f, uint32_t bits)
 {
     uint32_t mantissa = bits & ((1u << f->mantissa) - 1);
-    int exponent = (int)(bits >> f->mantissa & ((1u << f->exponent) - 1)), top = (1 << f->exponent) - 1;
+    int exponent = (int)(bits >> f->mantissa & ((1u << f->exponent) - 1)),
+        top = (1 << f->exponent) - 1;
     bool negative = bits >> (f->mantissa + f->exponent) & 1;
     if (f->kind == SMALL_FNUZ && bits == 1u << (f->mantissa + f->exponent))
         return NAN;
@@ -28,7 +29,8 @@ double small_value(const struct small_float *f, uint32_t bits)
 
 static uint32_t overflow(const struct small_float *f, uint32_t sign, bool saturate)
 {
-    uint32_t all = (1u << (f->mantissa + f->exponent)) - 1, infinity = all & ~((1u << f->mantissa) - 1);
+    uint32_t all = (1u << (f->mantissa + f->exponent)) - 1,
+             infinity = all & ~((1u << f->mantissa) - 1);
     switch (f->kind) {
     case SMALL_IEEE: return sign | (saturate ? infinity - 1 : infinity);
     case SMALL_NO_INFINITY: return sign | (saturate ? all - 1 : all);
@@ -64,7 +66,8 @@ uint32_t small_bits(const struct small_float *f, double x, bool saturate)
         return f->kind == SMALL_FNUZ ? 0 : sign;
     frexp(x, &exponent);
     exponent = exponent - 1 < 1 - f->bias ? 1 - f->bias : exponent - 1;
-    double steps = nearbyint(ldexp(fabs(x), f->mantissa - exponent)); /* exact but for the rounding */
+    double steps =
+        nearbyint(ldexp(fabs(x), f->mantissa - exponent)); /* exact but for the rounding */
     double bits = steps + ldexp(exponent + f->bias - 1, f->mantissa);
     if (bits > most)
         return overflow(f, sign, saturate);

@@ -34,12 +34,14 @@ static inline uint64_t double_bits(double x)
     return bits;
 }
 
-/* A small format: sign, `exponent` bits with this bias, `mantissa` bits. NaN and infinity follow its kind. */
+/* A small format: sign, `exponent` bits with this bias, `mantissa` bits. NaN and infinity follow
+** its kind. */
 struct small_float {
     int exponent, mantissa, bias;
     enum { SMALL_IEEE, SMALL_NO_INFINITY, SMALL_FNUZ, SMALL_FINITE } kind;
 };
-extern const struct small_float small_half, small_e4m3, small_e5m2, small_e4m3_fnuz, small_e5m2_fnuz, small_e2m1;
+extern const struct small_float small_half, small_e4m3, small_e5m2, small_e4m3_fnuz,
+    small_e5m2_fnuz, small_e2m1;
 double small_value(const struct small_float *f, uint32_t bits);
 /* saturate: the largest finite value instead of infinity or NaN on overflow */
 uint32_t small_bits(const struct small_float *f, double x, bool saturate);
@@ -53,7 +55,8 @@ uint32_t bfloat_bits(float x);
 /* a * b + c rounded once to half */
 uint32_t half_fma(double a, double b, double c);
 
-/* What an approximation may give: the nearest value, or with jitter any that is less than an ulp off. */
+/* What an approximation may give: the nearest value, or with jitter any that is less than an ulp
+** off. */
 uint32_t approximate(double exact, uint32_t seed, bool jitter);
 static inline uint32_t flush(uint32_t bits) { return bits & 0x7f800000 ? bits : bits & 0x80000000; }
 

@@ -31,7 +31,7 @@
 #define INTEGERS(t, type, value) ORDERED(t, type, value) COMPARE(ne_##t, type, value, a != b)
 #define REALS(t, value)                                                                            \
     ORDERED(t, float, value)                                                                       \
-    COMPARE(lg_##t, float, value, a < b || a > b)                                                  \
+    COMPARE(lg_##t, float, value, a<b || a> b)                                                     \
     COMPARE(o_##t, float, value, !isunordered(a, b))                                               \
     COMPARE(u_##t, float, value, isunordered(a, b))                                                \
     COMPARE(nge_##t, float, value, !(a >= b))                                                      \
@@ -50,7 +50,8 @@ INTEGERS(u64, uint64_t, LONG)
 REALS(f32, SINGLE)
 REALS(f16, HALF)
 
-/* Bits: signalling NaN, quiet NaN, -infinity, -normal, -subnormal, -0, +0, +subnormal, +normal, +infinity */
+/* Bits: signalling NaN, quiet NaN, -infinity, -normal, -subnormal, -0, +0, +subnormal, +normal,
+** +infinity */
 static int class_of(uint32_t bits)
 {
     uint32_t rest = bits & 0x7fffffff;

@@ -167,7 +167,8 @@ void op_div_scale_f32(struct vec *x)
 }
 
 /* Back from what div_scale did: up if the numerator was not large, else down. */
-F32(div_fmas_f32, x->mask >> l & 1 ? ldexpf(fmaf(a, b, c), biased(c) > 127 ? 64 : -64) : fmaf(a, b, c))
+F32(div_fmas_f32,
+    x->mask >> l & 1 ? ldexpf(fmaf(a, b, c), biased(c) > 127 ? 64 : -64) : fmaf(a, b, c))
 
 static float div_fixup(float a, float b, float c)
 {
@@ -188,7 +189,7 @@ F32(div_fixup_f32, div_fixup(a, b, c))
 
 /* ---- halves ---- */
 
-#define HALF(x) half_value((x) & 0xffff)
+#define HALF(x) half_value((x)&0xffff)
 #define HALVES(id, expression)                                                                     \
     static uint32_t half_##id(float a, float b, float c)                                           \
     {                                                                                              \
@@ -201,26 +202,30 @@ F32(div_fixup_f32, div_fixup(a, b, c))
     }                                                                                              \
     void op_pk_##id(struct vec *x)                                                                 \
     {                                                                                              \
-        EACH x->d[l] = half_##id(HALF(x->s[0][l]), HALF(x->s[1][l]), HALF(x->s[2][l])) |           \
-                       half_##id(HALF(x->s[0][l] >> 16), HALF(x->s[1][l] >> 16),                   \
-                                 HALF(x->s[2][l] >> 16))                                           \
-                           << 16;                                                                  \
+        EACH x->d[l] =                                                                             \
+            half_##id(HALF(x->s[0][l]), HALF(x->s[1][l]), HALF(x->s[2][l])) |                      \
+            half_##id(HALF(x->s[0][l] >> 16), HALF(x->s[1][l] >> 16), HALF(x->s[2][l] >> 16))      \
+                << 16;                                                                             \
     }
 /* Sums and products of two halves are exact in double. */
 HALVES(add_f16, half_of_double((double)a + b))
-HALVES(mul_f16, half_of_double((double)a * b))
+HALVES(mul_f16, half_of_double((double)a *b))
 HALVES(fma_f16, half_fma(a, b, c))
 HALVES(max_f16, half_bits(most(a, b)))
 HALVES(min_f16, half_bits(least(a, b)))
 U32(sub_f16, half_of_double((double)HALF(a) - HALF(b)))
 U32(fma_mix_f16, half_bits(fmaf(as_float(a), as_float(b), as_float(c))))
-U32(dot2_f16, float_bits((float)((double)HALF(a) * HALF(b) + (double)HALF(a >> 16) * HALF(b >> 16) + as_float(c))))
+U32(dot2_f16, float_bits((float)((double)HALF(a) * HALF(b) + (double)HALF(a >> 16) * HALF(b >> 16) +
+                                 as_float(c))))
 
 /* ---- conversions ---- */
 
 static uint32_t to_signed(float a)
 {
-    return isnan(a) ? 0 : a >= 0x1p31f ? 0x7fffffff : a < -0x1p31f ? 0x80000000 : (uint32_t)(int32_t)a;
+    return isnan(a)       ? 0
+           : a >= 0x1p31f ? 0x7fffffff
+           : a < -0x1p31f ? 0x80000000
+                          : (uint32_t)(int32_t)a;
 }
 static uint32_t to_unsigned(float a)
 {

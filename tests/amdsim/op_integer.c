@@ -7,7 +7,7 @@
 U32(mov, a)
 U64(mov_b64, A)
 U32(not, ~a)
-U32(and, a & b)
+U32(and, a &b)
 U32(or, a | b)
 U32(xor, a ^ b)
 U32(xnor, ~(a ^ b))
@@ -110,12 +110,12 @@ void op_bitop3(struct vec *x)
 
 /* ---- arithmetic ---- */
 
-#define LOW24(a) ((a) & 0xffffff)
+#define LOW24(a) ((a)&0xffffff)
 #define SIGNED24(a) ((int32_t)((a) << 8) >> 8)
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define I(a) ((int32_t)(a))
-#define PACKED(low, high) (((uint32_t)(low) & 0xffff) | (uint32_t)(high) << 16)
+#define PACKED(low, high) (((uint32_t)(low)&0xffff) | (uint32_t)(high) << 16)
 
 U32(add_u32, a + b)
 U32(sub_u32, a - b)
@@ -125,8 +125,8 @@ U32(add_lshl, (a + b) << (c & 31))
 U32(lshl_add, (a << (b & 31)) + c)
 U32(xad, (a ^ b) + c)
 U64(lshl_add_u64, (A << (b & 7)) + C)
-U32(mul_lo_u32, a * b)
-U32(mul_hi_u32, (uint64_t)a * b >> 32)
+U32(mul_lo_u32, a *b)
+U32(mul_hi_u32, (uint64_t)a *b >> 32)
 U32(mul_hi_i32, (uint64_t)((int64_t)I(a) * I(b)) >> 32)
 U32(mul_u24, LOW24(a) * LOW24(b))
 U32(mul_i24, (uint32_t)SIGNED24(a) * (uint32_t)SIGNED24(b))
@@ -181,7 +181,8 @@ void op_mad_i64_i32(struct vec *x)
     x->out = 0;
     EACH
     {
-        int64_t c = (int64_t)(x->s[2][l] | (uint64_t)x->h[2][l] << 32), product = (int64_t)I(x->s[0][l]) * I(x->s[1][l]);
+        int64_t c = (int64_t)(x->s[2][l] | (uint64_t)x->h[2][l] << 32),
+                product = (int64_t)I(x->s[0][l]) * I(x->s[1][l]);
         int64_t result;
         x->out |= (uint64_t)__builtin_add_overflow(product, c, &result) << l;
         x->d[l] = (uint32_t)result;

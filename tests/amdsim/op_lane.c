@@ -45,13 +45,14 @@ void op_writelane(struct wave *w, struct insn *i, int argument_)
     write_lane(w, i->o[0].reg, (int)l, (uint32_t)value, (uint32_t)unknown);
 }
 
-/* A lane takes from its row of 16, or from the other row of its pair, the lane that its nibble names. An inactive
-** source gives 0 with bound_ctrl, else leaves the lane alone. */
+/* A lane takes from its row of 16, or from the other row of its pair, the lane that its nibble
+** names. An inactive source gives 0 with bound_ctrl, else leaves the lane alone. */
 void op_permlane16(struct wave *w, struct insn *i, int exchange)
 {
     struct lanes x, d;
     uint64_t exec = exec_of(w), lanes = exec;
-    uint64_t select = need_scalar(w, &i->o[2], "lane numbers") | (uint64_t)need_scalar(w, &i->o[3], "lane numbers") << 32;
+    uint64_t select = need_scalar(w, &i->o[2], "lane numbers") |
+                      (uint64_t)need_scalar(w, &i->o[3], "lane numbers") << 32;
     bool inactive = i->op_sel & 1, zero = i->op_sel & 2; /* op_sel: FI, BOUND_CTRL */
     fetch(w, &i->o[1], &x);
     EACH_LANE(w)
@@ -66,7 +67,8 @@ void op_permlane16(struct wave *w, struct insn *i, int exchange)
     write_lanes(w, i->o[0].reg, lanes, d.value, d.unknown);
 }
 
-/* gfx950: odd rows (or the upper half) of the first against even rows (the lower half) of the second. */
+/* gfx950: odd rows (or the upper half) of the first against even rows (the lower half) of the
+** second. */
 void op_permlane_swap(struct wave *w, struct insn *i, int span)
 {
     struct lanes a, b, x, y;

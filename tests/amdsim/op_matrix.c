@@ -79,7 +79,8 @@ static void read_operand(struct wave *w, const struct operand *o, const struct s
     }
 }
 
-static void read_accumulator(struct wave *w, const struct operand *o, const struct shape *s, struct product *p)
+static void read_accumulator(struct wave *w, const struct operand *o, const struct shape *s,
+                             struct product *p)
 {
     uint32_t x[16][LANES], u[16][LANES];
     int words = s->m * s->m / w->lanes;
@@ -94,7 +95,8 @@ static void read_accumulator(struct wave *w, const struct operand *o, const stru
         }
 }
 
-static void multiply(struct wave *w, const struct insn *in, const struct shape *s, const struct product *p)
+static void multiply(struct wave *w, const struct insn *in, const struct shape *s,
+                     const struct product *p)
 {
     if (in->o[0].words != s->m * s->m / w->lanes)
         sim_fail(w->sim, "result of a matrix has another size");
@@ -134,6 +136,7 @@ void op_mfma(struct wave *w, struct insn *i, int argument)
 
 void op_wmma(struct wave *w, struct insn *i, int argument)
 {
-    const struct shape s = {argument & 255, argument >> 8 & 255, argument >> 16, w->sim->program->gfx / 100};
+    const struct shape s = {argument & 255, argument >> 8 & 255, argument >> 16,
+                            w->sim->program->gfx / 100};
     run(w, i, &s);
 }

@@ -9,7 +9,15 @@
 
 #include <string.h>
 
-enum { BYTES = 255, TWO = 256, TWO_64 = 512, HALF_LOW = 1024, HALF_HIGH = 2048, SIGNED = 4096, MOST = 16 };
+enum {
+    BYTES = 255,
+    TWO = 256,
+    TWO_64 = 512,
+    HALF_LOW = 1024,
+    HALF_HIGH = 2048,
+    SIGNED = 4096,
+    MOST = 16
+};
 
 struct loaded {
     uint8_t value[MOST], unknown[MOST];
@@ -26,12 +34,13 @@ static void to_bytes(uint8_t *to, uint32_t word, int bytes)
         to[i] = (uint8_t)(word >> 8 * i);
 }
 
-/* Fewer than four bytes: zeros or the sign above, or one half of the register. What happens to the other half depends
-** on the memory protection of gfx9: it counts as unknown there. */
+/* Fewer than four bytes: zeros or the sign above, or one half of the register. What happens to the
+** other half depends on the memory protection of gfx9: it counts as unknown there. */
 static void put_part(struct wave *w, int reg, int l, int how, const struct loaded *x)
 {
     int bits = 8 * (how & BYTES);
-    uint32_t value = word_at(x->value) & ((1u << bits) - 1), unknown = word_at(x->unknown) & ((1u << bits) - 1);
+    uint32_t value = word_at(x->value) & ((1u << bits) - 1),
+             unknown = word_at(x->unknown) & ((1u << bits) - 1);
     if (how & SIGNED) {
         value = (uint32_t)((int32_t)(value << (32 - bits)) >> (32 - bits));
         unknown = (uint32_t)((int32_t)(unknown << (32 - bits)) >> (32 - bits));
@@ -123,7 +132,8 @@ void op_ds_store(struct wave *w, struct insn *i, int how)
 /* ---- global ---- */
 
 /* A 64-bit address in lanes, or a scalar base and an unsigned 32-bit offset in lanes. */
-static void addresses(struct wave *w, struct insn *i, const struct operand *lanes, const struct operand *base, uint64_t *out)
+static void addresses(struct wave *w, struct insn *i, const struct operand *lanes,
+                      const struct operand *base, uint64_t *out)
 {
     uint32_t low[LANES], high[LANES] = {0};
     uint64_t from = (uint64_t)(int64_t)i->offset, unknown = 0;
@@ -168,8 +178,8 @@ void op_global_store(struct wave *w, struct insn *i, int how)
 
 /* ---- private: the offset of a lane's own bytes ---- */
 
-static void private_offsets(struct wave *w, struct insn *i, const struct operand *lanes, const struct operand *base,
-                            int bytes, uint32_t *out)
+static void private_offsets(struct wave *w, struct insn *i, const struct operand *lanes,
+                            const struct operand *base, int bytes, uint32_t *out)
 {
     uint32_t from = (uint32_t)i->offset;
     memset(out, 0, sizeof *out * LANES);
@@ -180,9 +190,10 @@ static void private_offsets(struct wave *w, struct insn *i, const struct operand
     EACH_LANE(w)
     {
         out[l] += from;
-        if (exec_of(w) >> l & 1 && (out[l] > w->group->scratch_bytes || w->group->scratch_bytes - out[l] < (size_t)bytes))
-            sim_fail(w->sim, "lane %d: private bytes %u to %u of %zu", l, out[l], out[l] + (unsigned)bytes,
-                     w->group->scratch_bytes);
+        if (exec_of(w) >> l & 1 &&
+            (out[l] > w->group->scratch_bytes || w->group->scratch_bytes - out[l] < (size_t)bytes))
+            sim_fail(w->sim, "lane %d: private bytes %u to %u of %zu", l, out[l],
+                     out[l] + (unsigned)bytes, w->group->scratch_bytes);
     }
 }
 
@@ -225,7 +236,8 @@ static uint64_t scalar_address(struct wave *w, struct insn *i)
         sim_fail(w->sim, "address from an unknown value");
     if (i->operands < 3)
         sim_fail(w->sim, "operands are missing");
-    int64_t offset = i->o[2].kind == IS_INTEGER ? i->o[2].integer : (int64_t)need_scalar(w, &i->o[2], "address");
+    int64_t offset =
+        i->o[2].kind == IS_INTEGER ? i->o[2].integer : (int64_t)need_scalar(w, &i->o[2], "address");
     return base + (uint64_t)(offset + i->offset);
 }
 
@@ -233,7 +245,8 @@ void op_s_load(struct wave *w, struct insn *i, int words)
 {
     uint64_t address = scalar_address(w, i);
     if (address & 3)
-        sim_fail(w->sim, "scalar load from %#llx, not a multiple of 4", (unsigned long long)address);
+        sim_fail(w->sim, "scalar load from %#llx, not a multiple of 4",
+                 (unsigned long long)address);
     for (int word = 0; word < words; word++) {
         struct loaded x;
         load_global(w, address + 4 * (uint64_t)word, 4, x.value, x.unknown);

@@ -63,7 +63,7 @@ SOP(s_addc_u32, (uint32_t)(u + v + in), (a + b + in) >> 32 & 1)
 SOP(s_subb_u32, (uint32_t)(u - v - in), b + in > a)
 SOP(s_add_i32, (uint32_t)(u + v), (int64_t)I(u) + I(v) != I(u + v))
 SOP(s_sub_i32, (uint32_t)(u - v), (int64_t)I(u) - I(v) != I(u - v))
-KEEP(s_mul_i32, (uint32_t)(u * v))
+KEEP(s_mul_i32, (uint32_t)(u *v))
 KEEP(s_mul_hi_u32, a *b >> 32)
 KEEP(s_mul_hi_i32, (uint32_t)((uint64_t)((int64_t)I(u) * I(v)) >> 32))
 KEEP(s_mul_u64, a *b)
@@ -139,7 +139,10 @@ static uint64_t with_signs(const struct operand *o, uint64_t x)
     return o->flags & NEGATE ? x ^ 0x80000000 : x;
 }
 
-static int result_words(const struct op *op) { return op->signature[0] == 'c' ? 0 : op->signature[0] == 'U' ? 2 : 1; }
+static int result_words(const struct op *op)
+{
+    return op->signature[0] == 'c' ? 0 : op->signature[0] == 'U' ? 2 : 1;
+}
 
 void scalar_run(struct wave *w, struct insn *i)
 {
@@ -161,7 +164,8 @@ void scalar_run(struct wave *w, struct insn *i)
     if (at != i->operands)
         sim_fail(w->sim, "%d operands, %d expected", i->operands, at);
     i->op->scalar(&zeros);
-    bool reads_scc = i->op->scalar == op_s_cselect || i->op->scalar == op_s_addc_u32 || i->op->scalar == op_s_subb_u32;
+    bool reads_scc = i->op->scalar == op_s_cselect || i->op->scalar == op_s_addc_u32 ||
+                     i->op->scalar == op_s_subb_u32;
     if (w->scc_unknown && reads_scc)
         sim_fail(w->sim, "SCC is unknown");
     unknown = mixed;
@@ -175,7 +179,8 @@ void scalar_run(struct wave *w, struct insn *i)
     if (words && i->o[0].kind != IS_SCALAR)
         sim_fail(w->sim, "result in no scalar register");
     for (int word = 0; word < words; word++)
-        write_scalar(w, i->o[0].reg + word, (uint32_t)(zeros.d >> 32 * word), (uint32_t)(unknown >> 32 * word));
+        write_scalar(w, i->o[0].reg + word, (uint32_t)(zeros.d >> 32 * word),
+                     (uint32_t)(unknown >> 32 * word));
     if (!zeros.keep) {
         w->scc = zeros.scc;
         w->scc_unknown = scc_unknown;
@@ -186,7 +191,8 @@ void scalar_run(struct wave *w, struct insn *i)
 
 void op_saveexec(struct wave *w, struct insn *i, int how)
 {
-    uint64_t unknown, exec = exec_of(w), x = read_scalar(w, &i->o[1], w->lanes == 64 ? 'U' : 'u', &unknown), d = 0;
+    uint64_t unknown, exec = exec_of(w),
+                      x = read_scalar(w, &i->o[1], w->lanes == 64 ? 'U' : 'u', &unknown), d = 0;
     static const struct operand to_exec = {.kind = IS_SCALAR, .words = 2, .reg = SGPR_EXEC};
     switch (how) {
     case 0:
@@ -210,11 +216,14 @@ void op_saveexec(struct wave *w, struct insn *i, int how)
 
 void op_s_fmac(struct wave *w, struct insn *i, int argument_)
 {
-    uint64_t u[3], a = read_scalar(w, &i->o[1], 'f', &u[0]), b = read_scalar(w, &i->o[2], 'f', &u[1]);
+    uint64_t u[3], a = read_scalar(w, &i->o[1], 'f', &u[0]),
+                   b = read_scalar(w, &i->o[2], 'f', &u[1]);
     uint64_t c = read_scalar(w, &i->o[0], 'f', &u[2]);
     (void)argument_;
-    write_scalar(w, i->o[0].reg, float_bits(fmaf(as_float((uint32_t)a), as_float((uint32_t)b), as_float((uint32_t)c))),
-                 u[0] | u[1] | u[2] ? ~0u : 0);
+    write_scalar(
+        w, i->o[0].reg,
+        float_bits(fmaf(as_float((uint32_t)a), as_float((uint32_t)b), as_float((uint32_t)c))),
+        u[0] | u[1] | u[2] ? ~0u : 0);
 }
 
 void op_getpc(struct wave *w, struct insn *i, int argument_)

@@ -2,7 +2,7 @@
 /*
 ** parse.c - the text of llvm-objdump as instructions.
 **
-** "\tv_add_f32_dpp v1, v2, -v3 row_ror:8 row_mask:0xf bank_mask:0xf  // 000000001A00: 020204FA FF012802 <label>"
+** "\tv_add_f32_dpp v1, v2, -v3 row_ror:8 row_mask:0xf bank_mask:0xf  // 000000001A00: 020204FA ..."
 */
 #include "sim.h"
 
@@ -41,11 +41,16 @@ static bool named(struct operand *o, const char *text)
         uint8_t kind, words;
         uint16_t reg;
     } names[] = {
-        {"vcc", IS_SCALAR, 2, SGPR_VCC},       {"vcc_lo", IS_SCALAR, 1, SGPR_VCC},
-        {"vcc_hi", IS_SCALAR, 1, SGPR_VCC + 1}, {"exec", IS_SCALAR, 2, SGPR_EXEC},
-        {"exec_lo", IS_SCALAR, 1, SGPR_EXEC},  {"exec_hi", IS_SCALAR, 1, SGPR_EXEC + 1},
-        {"m0", IS_SCALAR, 1, SGPR_M0},         {"null", IS_SCALAR, 1, SGPR_NULL},
-        {"scc", IS_SCC, 1, 0},                 {"src_scc", IS_SCC, 1, 0},
+        {"vcc", IS_SCALAR, 2, SGPR_VCC},
+        {"vcc_lo", IS_SCALAR, 1, SGPR_VCC},
+        {"vcc_hi", IS_SCALAR, 1, SGPR_VCC + 1},
+        {"exec", IS_SCALAR, 2, SGPR_EXEC},
+        {"exec_lo", IS_SCALAR, 1, SGPR_EXEC},
+        {"exec_hi", IS_SCALAR, 1, SGPR_EXEC + 1},
+        {"m0", IS_SCALAR, 1, SGPR_M0},
+        {"null", IS_SCALAR, 1, SGPR_NULL},
+        {"scc", IS_SCC, 1, 0},
+        {"src_scc", IS_SCC, 1, 0},
         {"off", IS_WORD, 0, 0},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -72,7 +77,8 @@ static bool is_register(struct operand *o, const char *text)
     for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
         size_t n = strlen(files[f].prefix);
         int from, to, used = 0;
-        if (strncmp(text, files[f].prefix, n) != 0 || (text[n] != '[' && !isdigit((unsigned char)text[n])))
+        if (strncmp(text, files[f].prefix, n) != 0 ||
+            (text[n] != '[' && !isdigit((unsigned char)text[n])))
             continue;
         if (sscanf(text + n, "[%d:%d]%n", &from, &to, &used) != 2 || !used) {
             if (sscanf(text + n, "%d%n", &from, &used) != 1)
@@ -151,7 +157,8 @@ static unsigned list_bits(const char *text) /* [1,0,1] is 5 */
 
 static int part_of(const char *text)
 {
-    static const char *const names[] = {"DWORD", "BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1"};
+    static const char *const names[] = {"DWORD",  "BYTE_0", "BYTE_1", "BYTE_2",
+                                        "BYTE_3", "WORD_0", "WORD_1"};
     for (int i = 0; i < 7; i++)
         if (strcmp(text, names[i]) == 0)
             return i;
@@ -181,9 +188,10 @@ static bool parse_dpp(struct insn *i, const char *name, const char *value)
     static const struct {
         const char *name;
         enum dpp dpp;
-    } kinds[] = {{"row_shl", DPP_SHL},         {"row_shr", DPP_SHR},      {"row_ror", DPP_ROR},
-                 {"row_mirror", DPP_MIRROR},   {"row_half_mirror", DPP_HALF},
-                 {"row_xmask", DPP_XMASK},     {"row_share", DPP_SHARE},  {"row_newbcast", DPP_NEWBCAST}};
+    } kinds[] = {{"row_shl", DPP_SHL},          {"row_shr", DPP_SHR},
+                 {"row_ror", DPP_ROR},          {"row_mirror", DPP_MIRROR},
+                 {"row_half_mirror", DPP_HALF}, {"row_xmask", DPP_XMASK},
+                 {"row_share", DPP_SHARE},      {"row_newbcast", DPP_NEWBCAST}};
     int quad[4];
     if (strcmp(name, "quad_perm") == 0 &&
         sscanf(value, "[%d,%d,%d,%d]", &quad[0], &quad[1], &quad[2], &quad[3]) == 4) {
@@ -229,7 +237,8 @@ static bool parse_sdwa(struct insn *i, const char *name, const char *value)
 /* Caching hints and scopes change nothing here. */
 static bool is_hint(const char *name)
 {
-    static const char *const hints[] = {"glc", "slc", "dlc", "nt", "sc0", "sc1", "th", "scope", "gds"};
+    static const char *const hints[] = {"glc", "slc", "dlc",   "nt", "sc0",
+                                        "sc1", "th",  "scope", "gds"};
     for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
         if (strcmp(name, hints[i]) == 0)
             return strcmp(name, "gds") != 0;
@@ -253,7 +262,8 @@ static bool parse_integer(struct insn *i, const char *name, const char *value)
     const struct {
         const char *name;
         uint8_t *to;
-    } small[] = {{"row_mask", &i->row_mask}, {"bank_mask", &i->bank_mask}, {"bound_ctrl", &i->bound_ctrl}};
+    } small[] = {
+        {"row_mask", &i->row_mask}, {"bank_mask", &i->bank_mask}, {"bound_ctrl", &i->bound_ctrl}};
     for (size_t f = 0; f < sizeof small / sizeof *small; f++)
         if (strcmp(name, small[f].name) == 0) {
             *small[f].to = (uint8_t)n;
@@ -280,7 +290,10 @@ static bool parse_modifier(struct insn *i, char *text)
     const struct {
         const char *name;
         uint8_t *to;
-    } lists[] = {{"op_sel", &i->op_sel}, {"op_sel_hi", &i->op_sel_hi}, {"neg_lo", &i->neg_lo}, {"neg_hi", &i->neg_hi}};
+    } lists[] = {{"op_sel", &i->op_sel},
+                 {"op_sel_hi", &i->op_sel_hi},
+                 {"neg_lo", &i->neg_lo},
+                 {"neg_hi", &i->neg_hi}};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
         if (strcmp(text, lists[k].name) == 0) {
             *lists[k].to = (uint8_t)list_bits(value);
@@ -324,8 +337,9 @@ static int parse_tail(const struct parser *x, struct insn *i, char *tail)
 
 static bool takes_no_operands(const char *name)
 {
-    static const char *const names[] = {"s_wait", "s_delay_alu", "s_nop", "s_clause", "s_sendmsg", "s_endpgm",
-                                        "s_code_end", "global_inv", "global_wb", "buffer_", "s_barrier", "s_set", "s_sleep"};
+    static const char *const names[] = {
+        "s_wait",     "s_delay_alu", "s_nop",   "s_clause",  "s_sendmsg", "s_endpgm", "s_code_end",
+        "global_inv", "global_wb",   "buffer_", "s_barrier", "s_set",     "s_sleep"};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
         if (strncmp(name, names[k], strlen(names[k])) == 0)
             return true;
@@ -438,7 +452,8 @@ static int link_branches(struct parser *x)
         if (strncmp(i->op->name, "s_branch", 8) != 0 && strncmp(i->op->name, "s_cbranch", 9) != 0)
             continue;
         x->text = i->text;
-        i->next = program_find(x->p, i->address + 4 + (uint64_t)(4 * (int64_t)(int16_t)i->o[0].integer));
+        i->next =
+            program_find(x->p, i->address + 4 + (uint64_t)(4 * (int64_t)(int16_t)i->o[0].integer));
         if (i->operands != 1 || i->next < 0)
             return refuse(x, "branch to nowhere");
     }

@@ -114,7 +114,8 @@ def target_jobs(device, full):
     """All that runs on one target, one after the other: later runs find the kernels of earlier ones."""
     page = "*" if full else "*.p16"
     yield numeric(device, "in order", None if full else f"{page}/1")
-    yield numeric(device, "backwards, rough", f"{page}/*" if full else f"{page}/0", AMDSIM_BACKWARDS="1", AMDSIM_JITTER="1")
+    yield numeric(device, "backwards, rough", f"{page}/*" if full else f"{page}/0",
+                  AMDSIM_BACKWARDS="1", AMDSIM_JITTER="1")
     yield samples(device, "samples", sorted(glob.glob(f"{ROOT}/tests/data/*.safetensors")))
     golden = sorted(glob.glob(f"{ROOT}/../shared/golden/*.safetensors"))
     if full and golden:
@@ -142,8 +143,8 @@ def coverage(device):
     missed = sorted(name for name in executed if not executed[name])
     ran = [k for k in kernels.values() if k[1]]
     share = sum(k[1] for k in ran) / max(1, sum(k[0] for k in ran))
-    print(f"     {device.target}: {len(executed)} kinds of instructions in {len(kernels)} kernels, {len(ran)} of them ran; "
-          f"{share:.1%} of their instructions were executed; {sum(executed.values()) / 1e6:.0f} million wave instructions")
+    print(f"     {device.target}: {len(executed)} kinds of instructions in {len(kernels)} kernels, {len(ran)} of them "
+          f"ran; {share:.1%} of their instructions were executed, {sum(executed.values()) / 1e6:.0f} million times")
     text = f"never executed: {', '.join(missed)}" if missed else "" if executed else "nothing ran"
     return Result(f"{device.target} coverage", int(not text), int(bool(text)), 0, text, 0)
 
@@ -169,19 +170,21 @@ def base(mnemonic):
 
 def product(folder, target):
     started, out = time.monotonic(), f"{folder}/objects-{target}"
-    build = [KVKILN, "build", "--target", target, "--dtype", "bf16,fp16", "--head-size", "64,128,256", "--gqa", "1,3,8,16",
-             "--emit", "hsaco", "--jobs", "1", "--output", out, *PRESETS]
+    build = [KVKILN, "build", "--target", target, "--dtype", "bf16,fp16", "--head-size", "64,128,256",
+             "--gqa", "1,3,8,16", "--emit", "hsaco", "--jobs", "1", "--output", out, *PRESETS]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     known, files, unknown = known_instructions(), sorted(glob.glob(f"{out}/*.hsaco")), collections.Counter()
     for path in files:
-        text = subprocess.run([OBJDUMP, "-d", f"--mcpu={target}", path], capture_output=True, text=True, check=False).stdout
+        disassemble = [OBJDUMP, "-d", f"--mcpu={target}", path]
+        text = subprocess.run(disassemble, capture_output=True, text=True, check=False).stdout
         for line in re.findall(r"^\t(.*?)(?://.*)?$", text, re.M):
-            unknown.update(base(part.split()[0]) for part in line.split(" :: ") if base(part.split()[0]) not in known)
+            unknown.update({base(part.split()[0]) for part in line.split(" :: ")} - known)
     unknown.pop("s_code_end", None)
     shutil.rmtree(out, ignore_errors=True)
-    text = output(done) if done.returncode else f"unknown: {dict(unknown)}" if unknown else "" if files else "no files"
-    return Result(f"{target} product of {len(files)} code objects", len(files) if not text else 0, int(bool(text)), 0, text,
-                  time.monotonic() - started)
+    text = f"unknown: {dict(unknown)}" if unknown else "" if files else "no files"
+    text = output(done) if done.returncode else text
+    return Result(f"{target} product of {len(files)} code objects", len(files) if not text else 0, int(bool(text)), 0,
+                  text, time.monotonic() - started)
 
 
 def report(result):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_sim.c - the simulator itself: layouts as AMD documents them, lanes, constants, unknown values.
+** test_sim.c - the simulator itself: layouts as AMD documents them, lanes, constants, unknowns.
 */
 #include "access.h"
 #include "number.h"
@@ -116,7 +116,10 @@ static int small(unsigned *seed)
     return (int)(*seed >> 28) - 8;
 }
 
-static uint32_t element(int type, int x) { return type ? bfloat_bits((float)x) : half_bits((float)x); }
+static uint32_t element(int type, int x)
+{
+    return type ? bfloat_bits((float)x) : half_bits((float)x);
+}
 
 /* Element k of row i of an operand: lane, and position in the lane. */
 static void operand_at(const struct matrix_case *c, int i, int k, int *lane, int *at)
@@ -326,7 +329,8 @@ static void inactive_lanes_touch_nothing(void **state)
 
 static void bounds(void **state)
 {
-    static const char *const lds[] = {"ds_read_b32 v1, v0", "ds_read2_b32 v[2:3], v0 offset0:0 offset1:1",
+    static const char *const lds[] = {"ds_read_b32 v1, v0",
+                                      "ds_read2_b32 v[2:3], v0 offset0:0 offset1:1",
                                       "ds_write_b128 v0, v[4:7]", "ds_read_b64 v[2:3], v0"};
     static const uint32_t at[] = {SHARED - 3, SHARED - 4, SHARED - 8, 0xfffffffc};
     (void)state;
@@ -346,7 +350,8 @@ static void bounds(void **state)
     assert_int_equal(get(2, 0), 5);
     finish();
     for (int n = 0; n < 2; n++) {
-        start(942, n ? "global_load_dword v2, v0, s[0:1] offset:-4" : "global_store_dwordx2 v0, v[2:3], s[0:1]");
+        start(942, n ? "global_load_dword v2, v0, s[0:1] offset:-4"
+                     : "global_store_dwordx2 v0, v[2:3], s[0:1]");
         set_scalar(0, (uint32_t)(uintptr_t)m.global);
         set_scalar(1, (uint32_t)((uint64_t)(uintptr_t)m.global >> 32));
         set_all(0, n ? 0 : GLOBAL - 4);
@@ -362,10 +367,12 @@ static void bounds(void **state)
 static void inline_constants(void **state)
 {
     (void)state;
-    start(950, "v_mov_b32_e32 v0, 1.0\nv_mul_f32_e32 v1, 0.15915494, v0\nv_add_f16_e32 v2, 1.0, v3\n"
-               "v_pk_add_f16 v4, v3, 2.0 op_sel_hi:[1,0]\nv_pk_add_f16 v5, v3, 2.0\n"
-               "v_pk_lshlrev_b16 v6, 12, v7\nv_mov_b32_e32 v8, -16\nv_lshl_add_u64 v[10:11], v[12:13], 0, -1\n"
-               "v_max_f32_e32 v9, 0x7fc00000, v0\nv_and_b32_e32 v14, lit(0x10), v7");
+    start(950,
+          "v_mov_b32_e32 v0, 1.0\nv_mul_f32_e32 v1, 0.15915494, v0\nv_add_f16_e32 v2, 1.0, v3\n"
+          "v_pk_add_f16 v4, v3, 2.0 op_sel_hi:[1,0]\nv_pk_add_f16 v5, v3, 2.0\n"
+          "v_pk_lshlrev_b16 v6, 12, v7\nv_mov_b32_e32 v8, -16\nv_lshl_add_u64 v[10:11], v[12:13], "
+          "0, -1\n"
+          "v_max_f32_e32 v9, 0x7fc00000, v0\nv_and_b32_e32 v14, lit(0x10), v7");
     set_all(3, 0x40003c00); /* 1, 2 */
     set_all(7, 0x00110011);
     set_all(12, 0);
@@ -388,7 +395,8 @@ static void inline_constants(void **state)
 static void subnormals(void **state)
 {
     (void)state;
-    start(942, "v_mul_f32_e32 v0, 0.5, v1\nv_rcp_f32_e32 v2, v1\nv_cvt_f16_f32_e32 v3, v4\nv_cvt_f32_f16_e32 v5, v3\n"
+    start(942, "v_mul_f32_e32 v0, 0.5, v1\nv_rcp_f32_e32 v2, v1\nv_cvt_f16_f32_e32 v3, "
+               "v4\nv_cvt_f32_f16_e32 v5, v3\n"
                "v_fma_f32 v6, v1, v7, v1\nv_exp_f32_e32 v8, v9\nv_pk_mul_f16 v10, v3, v11");
     set_all(1, 0x00800000);
     set_all(4, float_bits(0x1.8p-24f)); /* between 1 and 2 units of a half: to even */
@@ -409,8 +417,10 @@ static void subnormals(void **state)
 static void halves_of_registers(void **state)
 {
     (void)state;
-    start(1100, "v_mov_b16_e32 v0.h, v1.l\nv_or_b16 v2.l, v2.l, v1.h op_sel:[0,1,0]\nv_cndmask_b16 v3.h, 0, 8, vcc_lo\n"
-                "v_fma_mixhi_f16 v4, v5, v6, 0 op_sel_hi:[1,0,0]\nv_dual_mov_b32 v8, v9 :: v_dual_mov_b32 v9, v8");
+    start(1100, "v_mov_b16_e32 v0.h, v1.l\nv_or_b16 v2.l, v2.l, v1.h op_sel:[0,1,0]\nv_cndmask_b16 "
+                "v3.h, 0, 8, vcc_lo\n"
+                "v_fma_mixhi_f16 v4, v5, v6, 0 op_sel_hi:[1,0,0]\nv_dual_mov_b32 v8, v9 :: "
+                "v_dual_mov_b32 v9, v8");
     set_all(0, 0x11112222);
     set_all(1, 0x33334444);
     set_all(2, 0x55550001);
@@ -435,9 +445,12 @@ static void halves_of_registers(void **state)
 static void bytes_and_carries(void **state)
 {
     (void)state;
-    start(942, "v_perm_b32 v0, v1, v2, v3\nv_add_co_u32_e32 v4, vcc, v5, v6\nv_addc_co_u32_e32 v7, vcc, 0, v8, vcc\n"
-               "v_pk_mov_b32 v[10:11], v[12:13], v[14:15] op_sel:[1,0]\nv_cmp_class_f32_e64 s[0:1], v1, 3\n"
-               "v_and_b32_sdwa v16, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_3 src1_sel:DWORD\n"
+    start(942, "v_perm_b32 v0, v1, v2, v3\nv_add_co_u32_e32 v4, vcc, v5, v6\nv_addc_co_u32_e32 v7, "
+               "vcc, 0, v8, vcc\n"
+               "v_pk_mov_b32 v[10:11], v[12:13], v[14:15] op_sel:[1,0]\nv_cmp_class_f32_e64 "
+               "s[0:1], v1, 3\n"
+               "v_and_b32_sdwa v16, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_3 "
+               "src1_sel:DWORD\n"
                "v_mad_u64_u32 v[18:19], s[2:3], v5, v6, v[12:13]");
     set_all(1, 0x7fc04321);
     set_all(2, 0x89abcdef);
@@ -498,7 +511,8 @@ static void unknown_values_stop(void **state)
         {"s_cmp_eq_u32 s2, 0\ns_cbranch_scc1 0", "branch on an unknown value"},
         {"s_cbranch_scc1 0", "branch on an unknown value"},
         {"s_mov_b64 exec, 1\nglobal_store_dword v4, v0, s[0:1]", "stores an unknown value"},
-        {"v_mov_b32_e32 v4, 0\nv_add_f32_e32 v5, v4, v0\ns_mov_b64 exec, 1\nglobal_store_dword v4, v5, s[0:1]",
+        {"v_mov_b32_e32 v4, 0\nv_add_f32_e32 v5, v4, v0\ns_mov_b64 exec, 1\nglobal_store_dword v4, "
+         "v5, s[0:1]",
          "stores an unknown value"},
         {"v_readlane_b32 s4, v4, s2", "lane number from an unknown value"},
     };
@@ -516,8 +530,10 @@ static void unknown_values_stop(void **state)
 static void unknown_bits_may_travel(void **state)
 {
     (void)state;
-    start(942, "v_and_b32_e32 v1, 0xffff, v0\nv_lshl_or_b32 v2, v0, 16, v1\nv_cndmask_b32_e32 v3, v4, v5, vcc\n"
-               "v_xor_b32_e32 v6, v0, v1\nv_pk_add_f16 v7, v0, v1\nv_bfe_u32 v8, v0, 4, 8\ns_and_b64 s[4:5], s[2:3], 0\n"
+    start(942, "v_and_b32_e32 v1, 0xffff, v0\nv_lshl_or_b32 v2, v0, 16, v1\nv_cndmask_b32_e32 v3, "
+               "v4, v5, vcc\n"
+               "v_xor_b32_e32 v6, v0, v1\nv_pk_add_f16 v7, v0, v1\nv_bfe_u32 v8, v0, 4, "
+               "8\ns_and_b64 s[4:5], s[2:3], 0\n"
                "v_mad_u64_u32 v[10:11], s[6:7], v1, v1, v[12:13]");
     for (int l = 0; l < 64; l++)
         write_lane(&m.wave, 0, l, 0x3c00, 0xffff0000); /* the upper half is unknown */
@@ -540,8 +556,8 @@ static void unknown_bits_may_travel(void **state)
 
 static void unknown_instructions(void **state)
 {
-    static const char *const lines[] = {"v_frobnicate_b32 v0, v1", "v_add_f32_e32 v0, v1, v2 fast", "s_branch 7",
-                                        "v_mov_b32_e32 v0, v1, v2, v3, v4, v5, v6"};
+    static const char *const lines[] = {"v_frobnicate_b32 v0, v1", "v_add_f32_e32 v0, v1, v2 fast",
+                                        "s_branch 7", "v_mov_b32_e32 v0, v1, v2, v3, v4, v5, v6"};
     (void)state;
     for (size_t n = 0; n < sizeof lines / sizeof *lines; n++) {
         struct program p = {.gfx = 942};
@@ -562,12 +578,14 @@ static void unknown_instructions(void **state)
 static int exchange(int gfx, const char *barrier, bool backwards, uint32_t *out)
 {
     char code[900], error[300];
-    const char *store = gfx < 1000 ? "ds_write_b32" : "ds_store_b32", *load = gfx < 1000 ? "ds_read_b32" : "ds_load_b32";
+    const char *store = gfx < 1000 ? "ds_write_b32" : "ds_store_b32",
+               *load = gfx < 1000 ? "ds_read_b32" : "ds_load_b32";
     const char *word = gfx < 1000 ? "s_load_dwordx2" : "s_load_b64";
     const char *global = gfx < 1000 ? "global_store_dword" : "global_store_b32";
     int threads = gfx < 1000 ? 128 : 64, waves_apart = 4 * threads / 2;
     snprintf(code, sizeof code,
-             "%s s[2:3], s[0:1], 0x0\nv_lshlrev_b32_e32 v1, 2, v0\n%s v1, v0\n%s\nv_xor_b32_e32 v2, 0x%x, v1\n"
+             "%s s[2:3], s[0:1], 0x0\nv_lshlrev_b32_e32 v1, 2, v0\n%s v1, v0\n%s\nv_xor_b32_e32 "
+             "v2, 0x%x, v1\n"
              "%s v3, v2\n%s v1, v3, s[2:3]",
              word, store, barrier, (unsigned)waves_apart, load, global);
     struct program p = {.gfx = gfx};
@@ -577,8 +595,12 @@ static int exchange(int gfx, const char *barrier, bool backwards, uint32_t *out)
     memory_add(&memory, (struct range){(uint8_t *)out, NULL, (size_t)threads * 4, false});
     memory_add(&memory, (struct range){(uint8_t *)params, NULL, sizeof params, true});
     struct sim sim = {.program = &p, .memory = &memory, .backwards = backwards};
-    struct launch l = {.grid = 2, .threads = (unsigned)threads, .shared_bytes = (size_t)threads * 4, .params = params,
-                       .user_sgprs = 2, .group_id = true};
+    struct launch l = {.grid = 2,
+                       .threads = (unsigned)threads,
+                       .shared_bytes = (size_t)threads * 4,
+                       .params = params,
+                       .user_sgprs = 2,
+                       .group_id = true};
     int status = sim_launch(&sim, &l);
     if (status)
         assert_non_null(strstr(sim.error, "stores an unknown value"));
@@ -592,7 +614,8 @@ static void barriers(void **state)
     static const struct {
         int gfx;
         const char *barrier;
-    } cases[] = {{942, "s_barrier"}, {1100, "s_barrier"}, {1201, "s_barrier_signal -1\ns_barrier_wait -1"}};
+    } cases[] = {
+        {942, "s_barrier"}, {1100, "s_barrier"}, {1201, "s_barrier_signal -1\ns_barrier_wait -1"}};
     uint32_t out[128];
     (void)state;
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)

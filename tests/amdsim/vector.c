@@ -32,7 +32,8 @@ static void signs(uint32_t *x, unsigned flags, uint32_t sign)
 
 static void source_halves(struct insn *i, int k, char type, uint32_t *x)
 {
-    bool low_from_high = i->op_sel >> k & 1, high_from_high = !i->has_op_sel_hi || i->op_sel_hi >> k & 1;
+    bool low_from_high = i->op_sel >> k & 1,
+         high_from_high = !i->has_op_sel_hi || i->op_sel_hi >> k & 1;
     for (int l = 0; l < LANES; l++)
         x[l] = (x[l] >> 16 * low_from_high & 0xffff) | (x[l] >> 16 * high_from_high & 0xffff) << 16;
     if (type == 'p' && i->neg_lo >> k & 1)
@@ -56,7 +57,8 @@ static void source_mixed(struct insn *i, int k, uint32_t *x)
         x[l] = float_bits(half_value(x[l] >> shift & 0xffff));
 }
 
-static bool source_pair(struct wave *w, struct insn *i, struct job *j, int k, const struct operand *o)
+static bool source_pair(struct wave *w, struct insn *i, struct job *j, int k,
+                        const struct operand *o)
 {
     int low = i->op_sel >> k & 1, high = !i->has_op_sel_hi || i->op_sel_hi >> k & 1;
     if (o->kind == IS_INTEGER || o->kind == IS_REAL)
@@ -86,7 +88,8 @@ static bool source_wide(struct wave *w, struct job *j, int k, const struct opera
 }
 
 /* One source of a type of ops.def; true if some of its bits are unknown. */
-static bool source(struct wave *w, struct insn *i, struct job *j, int k, const struct operand *o, char type)
+static bool source(struct wave *w, struct insn *i, struct job *j, int k, const struct operand *o,
+                   char type)
 {
     uint32_t *x = j->x.s[k], *u = j->us[k];
     if (type == 'P')
@@ -160,7 +163,8 @@ static void permute(struct wave *w, struct insn *i, struct job *j, bool some)
     {
         int from = dpp_lane(i, l);
         bool valid = from >= 0 && exec >> from & 1;
-        if (!(i->row_mask >> (l >> 4) & 1) || !(i->bank_mask >> (l >> 2 & 3) & 1) || (!valid && !i->bound_ctrl))
+        if (!(i->row_mask >> (l >> 4) & 1) || !(i->bank_mask >> (l >> 2 & 3) & 1) ||
+            (!valid && !i->bound_ctrl))
             j->lanes &= ~((uint64_t)1 << l);
         j->x.s[0][l] = valid ? x[from] : 0;
         if (some)
@@ -294,7 +298,8 @@ static void compute(struct wave *w, struct insn *i, struct job *j)
 
 static void write_half(struct wave *w, struct insn *i, struct job *j, char type)
 {
-    bool high = type == 'i' || i->o[0].part == WORD_1 || (!i->o[0].part && i->op_sel >> j->sources & 1);
+    bool high =
+        type == 'i' || i->o[0].part == WORD_1 || (!i->o[0].part && i->op_sel >> j->sources & 1);
     bool keeps = high || type == 'i' || type == 'l' || !is_gfx9(w);
     const uint32_t *old = w->v[i->o[0].reg], *old_unknown = w->vu[i->o[0].reg];
     uint32_t value[LANES], unknown[LANES];
@@ -323,7 +328,8 @@ static void place_part(struct wave *w, struct insn *i, struct job *j)
     {
         bool keep = i->dst_unused == 'K';
         j->x.d[l] = (j->x.d[l] << shift & field) | (keep ? old[l] & ~field : 0);
-        j->ud[l] = ((j->known ? 0 : j->ud[l]) << shift & field) | (keep ? old_unknown[l] & ~field : 0);
+        j->ud[l] =
+            ((j->known ? 0 : j->ud[l]) << shift & field) | (keep ? old_unknown[l] & ~field : 0);
     }
     j->known = false;
 }
@@ -345,7 +351,8 @@ static void commit(struct wave *w, struct insn *i, struct job *j)
     uint64_t exec = exec_of(w);
     if (type == 'c' || type == 'X') {
         static const struct operand to_exec = {.kind = IS_SCALAR, .words = 2, .reg = SGPR_EXEC};
-        write_mask(w, type == 'X' ? &to_exec : &i->o[0], j->x.out & exec, j->known ? 0 : j->out_unknown & exec);
+        write_mask(w, type == 'X' ? &to_exec : &i->o[0], j->x.out & exec,
+                   j->known ? 0 : j->out_unknown & exec);
         return;
     }
     if (i->o[0].kind != IS_VECTOR)

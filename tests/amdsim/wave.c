@@ -24,7 +24,8 @@ _Noreturn void sim_fail(struct sim *sim, const char *format, ...)
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     snprintf(sim->error, sizeof sim->error, "%s, at %#llx: %s", what,
-             sim->at ? (unsigned long long)sim->at->address : 0, sim->at ? sim->at->text : "the start");
+             sim->at ? (unsigned long long)sim->at->address : 0,
+             sim->at ? sim->at->text : "the start");
     longjmp(sim->fail, 1);
 }
 
@@ -48,7 +49,8 @@ void op_branch_scc(struct wave *w, struct insn *i, int value)
 
 void op_branch_mask(struct wave *w, struct insn *i, int how)
 {
-    const struct operand o = {.kind = IS_SCALAR, .words = (uint8_t)(w->lanes / 32), .reg = (uint16_t)(how & 255)};
+    const struct operand o = {
+        .kind = IS_SCALAR, .words = (uint8_t)(w->lanes / 32), .reg = (uint16_t)(how & 255)};
     uint64_t unknown, mask = read_scalar(w, &o, 'U', &unknown);
     if (unknown && !(mask & ~unknown)) /* known set bits decide */
         sim_fail(w->sim, "branch on an unknown value");
@@ -72,7 +74,10 @@ void op_barrier(struct wave *w, struct insn *i, int half)
     w->waits = half != 1;
 }
 
-void op_nothing(struct wave *w, struct insn *i, int argument_) { (void)w, (void)i, (void)argument_; }
+void op_nothing(struct wave *w, struct insn *i, int argument_)
+{
+    (void)w, (void)i, (void)argument_;
+}
 
 void sim_run_wave(struct wave *w)
 {
@@ -102,7 +107,8 @@ static void set_known(struct wave *w, int reg, uint32_t value)
     w->su[reg] = 0;
 }
 
-static void start_wave(struct sim *sim, const struct launch *l, struct group *g, struct wave *w, int number)
+static void start_wave(struct sim *sim, const struct launch *l, struct group *g, struct wave *w,
+                       int number)
 {
     int lanes = sim->program->gfx < 1000 ? 64 : 32, first = number * lanes;
     size_t registers = (size_t)(sim->program->vgprs ? sim->program->vgprs : 1);
@@ -190,8 +196,10 @@ int sim_launch(struct sim *sim, const struct launch *l)
     volatile int status = -1;
     sim->at = NULL;
     sim->executed = 0;
-    if (program_find(sim->program, l->entry) < 0 || !l->threads || l->threads > WAVES_MOST * 32 || make_room(&room, sim, l))
-        snprintf(sim->error, sizeof sim->error, "no code at the entry, %u threads, or no memory", l->threads);
+    if (program_find(sim->program, l->entry) < 0 || !l->threads || l->threads > WAVES_MOST * 32 ||
+        make_room(&room, sim, l))
+        snprintf(sim->error, sizeof sim->error, "no code at the entry, %u threads, or no memory",
+                 l->threads);
     else if (!setjmp(sim->fail)) {
         for (unsigned id = 0; id < l->grid; id++) {
             room.group.id = sim->backwards ? l->grid - 1 - id : id;
