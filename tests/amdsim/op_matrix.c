@@ -7,6 +7,8 @@
 **     A, B        l = i + M (k / P), e = k % P
 **     C, D        M = 16: l = j + 16 (i / 4), register i % 4
 **                 M = 32: l = j + 32 (i / 4 % 2), register 4 (i / 8) + i % 4
+**     with scales: FP4 elements (E2M1) only; the scale of row i and of k / 32 is a byte, E8M0, of
+**     lane i + M (k / 32)
 **   WMMA of gfx11, 16 x 16 x 16
 **     A, B        l = i and i + 16, e = k; both halves of the wave hold the same
 **     C, D        l = j + 16 (i % 2), register i / 2
@@ -17,9 +19,18 @@
 #include "access.h"
 #include "fn.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { SIZE = 32, DEPTH = 32, TYPE_BFLOAT = 1 };
+enum {
+    SIZE = 32,
+    DEPTH = 128,
+    TYPE_BFLOAT = 1,
+    TYPE_FP4 = 2,
+    WORDS_MOST = 8,
+    BLOCK = 32,
+    BOTH_FP4 = 0x404
+};
 
 struct place {
     int lane, at;
@@ -53,11 +64,22 @@ static struct place result_place(const struct shape *s, int i, int j)
     }
 }
 
+static double element(const struct shape *s, uint32_t bits)
+{
+    switch (s->type) {
+    case TYPE_FP4: return small_value(&small_e2m1, bits);
+    case TYPE_BFLOAT: return bfloat_value(bits);
+    default: return half_value(bits);
+    }
+}
+
 static void read_operand(struct wave *w, const struct operand *o, const struct shape *s,
                          double out[SIZE][DEPTH], bool *unknown)
 {
-    uint32_t words[8][LANES], bits[8][LANES];
-    if (o->words > 8 || o->kind != IS_VECTOR)
+    uint32_t words[WORDS_MOST][LANES], bits[WORDS_MOST][LANES];
+    int width = s->type == TYPE_FP4 ? 4 : 16, each = 32 / width;
+    uint32_t mask = (1u << width) - 1;
+    if (o->words > WORDS_MOST || o->kind != IS_VECTOR)
         sim_fail(w->sim, "this operand of a matrix");
     for (int word = 0; word < o->words; word++)
         if (!read_lanes(w, o, word, 'u', words[word], bits[word]))
@@ -70,11 +92,11 @@ static void read_operand(struct wave *w, const struct operand *o, const struct s
         unknown[i] = false;
         for (int k = 0; k < s->k; k++) {
             struct place p = operand_place(s, i, k);
-            if (p.at / 2 >= o->words)
+            int word = p.at / each, shift = width * (p.at % each);
+            if (word >= o->words)
                 sim_fail(w->sim, "operand of a matrix is too short");
-            uint32_t value = words[p.at / 2][p.lane] >> 16 * (p.at % 2) & 0xffff;
-            out[i][k] = s->type == TYPE_BFLOAT ? bfloat_value(value) : half_value(value);
-            unknown[i] |= (bits[p.at / 2][p.lane] >> 16 * (p.at % 2) & 0xffff) != 0;
+            out[i][k] = element(s, words[word][p.lane] >> shift & mask);
+            unknown[i] |= (bits[word][p.lane] >> shift & mask) != 0;
         }
     }
 }
@@ -111,15 +133,36 @@ static void multiply(struct wave *w, const struct insn *in, const struct shape *
         }
 }
 
+/* Multiplies by the scales of a register; select: which of its bytes. */
+static void scale(struct wave *w, const struct operand *o, int select, const struct shape *s,
+                  double x[SIZE][DEPTH], bool *unknown)
+{
+    uint32_t words[LANES], bits[LANES];
+    if (!read_lanes(w, o, 0, 'u', words, bits))
+        memset(bits, 0, sizeof bits);
+    for (int i = 0; i < s->m; i++)
+        for (int k = 0; k < s->k; k++) {
+            int lane = i + s->m * (k / BLOCK);
+            uint32_t exponent = words[lane] >> 8 * select & 0xff;
+            x[i][k] *= exponent == 0xff ? NAN : ldexp(1, (int)exponent - 127);
+            unknown[i] |= (bits[lane] >> 8 * select & 0xff) != 0;
+        }
+}
+
 static void run(struct wave *w, struct insn *i, const struct shape *s)
 {
     struct product p;
-    if (i->operands != 4 || i->immediate || i->neg_lo || i->neg_hi)
+    bool scaled = s->type == TYPE_FP4;
+    if (i->operands != (scaled ? 6 : 4) || i->immediate != (scaled ? BOTH_FP4 : 0) || i->neg_lo ||
+        i->neg_hi)
         sim_fail(w->sim, "this form of a matrix instruction");
     if (exec_of(w) != (w->lanes == 64 ? ~(uint64_t)0 : 0xffffffff))
         sim_fail(w->sim, "matrix instruction with inactive lanes");
     read_operand(w, &i->o[1], s, p.a, p.a_unknown);
     read_operand(w, &i->o[2], s, p.b, p.b_unknown);
+    for (int k = 0; scaled && k < 2; k++)
+        scale(w, &i->o[4 + k], (i->op_sel >> k & 1) | (i->op_sel_hi >> k & 1) << 1, s,
+              k ? p.b : p.a, k ? p.b_unknown : p.a_unknown);
     read_accumulator(w, &i->o[3], s, &p);
     for (int word = 0; word < i->o[0].words; word++)
         w->partial[i->o[0].reg + word] = 0; /* all lanes are written */

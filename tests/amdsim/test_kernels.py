@@ -32,9 +32,10 @@ NUM, KVKILN = f"{BUILD}/tests/amdsim_num", f"{BUILD}/tests/amdsim_kvkiln"
 OBJDUMP = "llvm-objdump-22"
 
 # What the driver in the kernel tells of a GPU: gfx_target_version
-VERSIONS = {"gfx942": 90402, "gfx950": 90500, "gfx1100": 110000, "gfx1201": 120001}
+VERSIONS = {"gfx942": 90402, "gfx950": 90500, "gfx1100": 110000, "gfx1201": 120001, "gfx1200": 120000}
+TARGETS = ["gfx942", "gfx950", "gfx1100", "gfx1201"]  # gfx1200 has the instructions of gfx1201
 COMPUTE_UNITS = 20  # few: the runtime splits less, so a launch is shorter
-PRESETS = ["turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc", "ultraquant_4bit"]
+PRESETS = sorted(os.path.basename(path)[:-4] for path in glob.glob(f"{ROOT}/specs/*.lua"))
 
 Result = collections.namedtuple("Result", "name passed failed skipped text seconds")
 
@@ -42,7 +43,7 @@ Result = collections.namedtuple("Result", "name passed failed skipped text secon
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true")
-    parser.add_argument("--targets", default=",".join(VERSIONS), type=lambda text: text.split(","))
+    parser.add_argument("--targets", default=",".join(TARGETS), type=lambda text: text.split(","))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep")
     return parser.parse_args()

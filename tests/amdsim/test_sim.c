@@ -201,6 +201,27 @@ static void matrix_layouts(void **state)
     }
 }
 
+/* Row i of A is the code 2 (1.0) with scale 2^i in block 1 and 0 elsewhere; B is 6 everywhere. */
+static void scaled_matrix(void **state)
+{
+    (void)state;
+    start(950,
+          "v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[4:7], v[8:11], 0, v12, v13 op_sel:[1,0,0] "
+          "op_sel_hi:[0,1,0] cbsz:4 blgp:4");
+    for (int reg = 4; reg < 8; reg++)
+        for (int l = 0; l < 64; l++) {
+            set(reg, l, l / 16 == 1 && reg == 5 ? 0x02000000 : 0); /* k = 32 + 8 + 6 */
+            set(reg + 4, l, 0x77777777);
+            set(12, l, (127u + (unsigned)l % 16) << 8 | 0xff);
+            set(13, l, 126u << 16 | 0xff); /* a half */
+        }
+    RUNS();
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 16; j++)
+            assert_true(as_float(get(i % 4, j + 16 * (i / 4))) == ldexp(3, i));
+    finish();
+}
+
 static void matrix_limits(void **state)
 {
     (void)state;
@@ -633,6 +654,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrix_layouts),
+        cmocka_unit_test(scaled_matrix),
         cmocka_unit_test(matrix_limits),
         cmocka_unit_test(dpp_onto_itself),
         cmocka_unit_test(dpp_edges),
