@@ -6,6 +6,7 @@
 ** AMDSIM_TARGET     gfx942 gfx950 gfx1100 gfx1200 gfx1201: what the device is
 ** AMDSIM_BACKWARDS  1: work-groups and waves run in the opposite order
 ** AMDSIM_JITTER     1: approximations are off by an ulp here and there
+** AMDSIM_LISTINGS   folder that keeps disassemblies
 ** AMDSIM_COVERAGE   file that lines "INSN target mnemonic executed" and "KERNEL target name
 **                   instructions executed" are appended to
 */

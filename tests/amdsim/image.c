@@ -90,15 +90,24 @@ static char *read_all(FILE *from)
     return text;
 }
 
-static char *disassemble(const struct image *m)
+static int write_file(const char *path, const void *bytes, size_t size)
+{
+    FILE *file = fopen(path, "we");
+    if (!file)
+        return -1;
+    bool whole = fwrite(bytes, 1, size, file) == size;
+    return fclose(file) == 0 && whole ? 0 : -1;
+}
+
+static char *run_disassembler(const struct image *m)
 {
     char path[] = "/tmp/amdsim-XXXXXX", command[128];
     int file = mkstemp(path);
     if (file < 0)
         return NULL;
-    bool written = write(file, m->file, m->file_bytes) == (ssize_t)m->file_bytes;
     close(file);
     snprintf(command, sizeof command, "llvm-objdump-22 -d --mcpu=%s %s", m->target, path);
+    bool written = !write_file(path, m->file, m->file_bytes);
     FILE *output = written ? popen(command, "re") : NULL;
     char *text = output ? read_all(output) : NULL;
     if (output && pclose(output) != 0) {
@@ -106,6 +115,29 @@ static char *disassemble(const struct image *m)
         text = NULL;
     }
     unlink(path);
+    return text;
+}
+
+/* Kept under the hash of the code (FNV-1a), if there is a folder for that: starting the disassembler
+** takes longer than most launches. */
+static char *disassemble(const struct image *m)
+{
+    const char *folder = getenv("AMDSIM_LISTINGS");
+    char path[512], fresh[540];
+    uint64_t hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < m->file_bytes; i++)
+        hash = (hash ^ m->file[i]) * 0x100000001b3;
+    snprintf(path, sizeof path, "%s/%016llx", folder ? folder : "", (unsigned long long)hash);
+    FILE *kept = folder ? fopen(path, "re") : NULL;
+    if (kept) {
+        char *text = read_all(kept);
+        fclose(kept);
+        return text;
+    }
+    char *text = run_disassembler(m);
+    snprintf(fresh, sizeof fresh, "%s.%ld", path, (long)getpid());
+    if (folder && text && (write_file(fresh, text, strlen(text)) || rename(fresh, path)))
+        unlink(fresh);
     return text;
 }
 

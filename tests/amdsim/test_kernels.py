@@ -60,7 +60,7 @@ class Device:
             f.write(f"simd_count {4 * COMPUTE_UNITS}\nsimd_per_cu 4\ngfx_target_version {VERSIONS[target]}\n"
                     "location_id 768\ndomain 0\n")
         self.env = dict(os.environ, AMDSIM_TARGET=target, AMDSIM_TOPOLOGY=os.path.dirname(topology),
-                        AMDSIM_COVERAGE=self.coverage, LD_LIBRARY_PATH=f"{BUILD}/amdsim",
+                        AMDSIM_COVERAGE=self.coverage, AMDSIM_LISTINGS=folder, LD_LIBRARY_PATH=f"{BUILD}/amdsim",
                         KVKILN_CACHE_DIR=f"{folder}/cache-{target}")
 
     def run(self, *command, **more):
