@@ -175,7 +175,7 @@ struct kvk_decode_args {
     float *lse;                  /* [S*query_tokens][H] natural log-sum-exp of the visible keys, or NULL */
     void *workspace;             /* kvk_workspace_bytes, 16-byte aligned */
     size_t workspace_bytes;
-    int32_t splits;              /* 0 = chosen from the bounds */
+    int32_t splits;              /* 0 = chosen from the bounds, and the workspace covers it; your own may need more */
     int32_t full;                /* 1: not causal, every row sees every cached token (within the window) */
     float soft_cap;              /* kernels with KVK_SOFT_CAP: > 0 */
     const float *alibi;          /* kernels with KVK_ALIBI: [H] slopes */
@@ -215,7 +215,7 @@ struct kvk_dequant_args {
     const int32_t *first_token;  /* [S] token of that row, or NULL = 0 */
     int64_t sequences;
     int64_t rows;                /* upper bound on out_start[S] */
-    int rotate_back;             /* keys of rotated codecs: 0 leaves them rotated, 1 returns them to the original basis */
+    int rotate_back;             /* rotated codecs (keys, or values of a user's spec): 0 leaves rows rotated, 1 rotates them back */
     kvk_index table_type;        /* of block_table */
 };
 

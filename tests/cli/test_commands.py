@@ -138,6 +138,16 @@ def bench_verifies_and_times():
     kvkiln("bench", "decode", "--device", "cuda:77", code=3)
 
 
+def compiles_of_one_process_are_equal_and_cached():
+    for target, kind in (("sm_90a", "decode"), ("gfx942", "unified"), ("x86-64-v3", "store")):
+        done = kvkiln("bench", "compile", "--target", target, "--kind", kind, "--head-size", "64", "--repeats", "2", "--json")
+        result = json.loads(done.stdout)
+        assert result["bytes"] > 0 and 0 < result["min_ms"] <= result["median_ms"] and result["target"] == target
+        assert 0 <= result["cache_ms"] < 50
+    kvkiln("bench", "compile", "--target", "sm_1", code=2)
+    kvkiln("bench", "compile", "--repeats", "0", code=2)
+
+
 def unwritable_cache_is_no_obstacle():
     sample = sorted(glob.glob(f"{ROOT}/tests/data/*k8v4*"))[0]
     kvkiln("check", "--device", "host", sample, env={"KVKILN_CACHE_DIR": "/proc/nowhere"})
@@ -146,7 +156,8 @@ def unwritable_cache_is_no_obstacle():
 
 TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, doctor_knows_this_machine, explain_gives_a_plan,
          build_writes_every_combination, build_writes_the_default_folder, build_counts_what_failed,
-         demo_agrees_with_the_reference, bench_verifies_and_times, unwritable_cache_is_no_obstacle]
+         demo_agrees_with_the_reference, bench_verifies_and_times,
+         compiles_of_one_process_are_equal_and_cached, unwritable_cache_is_no_obstacle]
 
 with tempfile.TemporaryDirectory() as TEMP:
     bad = 0
