@@ -83,6 +83,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_query.c
   templates/part_rotate.c
   templates/part_rowpair.c
+  templates/part_rows.c
   templates/part_rowvec.c
   templates/part_slot.c
   templates/part_step.c
@@ -275,6 +276,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_index.h
   templates/part_pack.h
   templates/part_rowpair.h
+  templates/part_rows.h
   templates/part_rowvec.h
   templates/part_slot.h
   templates/templates.h

@@ -27,7 +27,7 @@ extern char **environ;
 enum { NVJITLINK_PTX = 2 };
 
 struct jit {
-    void *library, *handle;
+    void *dso, *handle;
     int (*create)(void **, uint32_t, const char **);
     int (*destroy)(void **);
     int (*add)(void *, int, const void *, size_t, const char *);
@@ -42,8 +42,8 @@ struct jit {
 
 static int jit_open(struct jit *j, const char *path)
 {
-    *j = (struct jit){.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
-    if (!j->library)
+    *j = (struct jit){.dso = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
+    if (!j->dso)
         return 0;
     const struct {
         void *slot;
@@ -61,7 +61,7 @@ static int jit_open(struct jit *j, const char *path)
         {&j->info, "nvJitLinkGetInfoLog"},
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        void *f = dlsym(j->library, symbols[i].name);
+        void *f = dlsym(j->dso, symbols[i].name);
         if (!f)
             return 0;
         memcpy(symbols[i].slot, &f,
@@ -118,10 +118,10 @@ static kvk_status by_jit(const char *path, const char *ptx, const char *arch, vo
     kvk_status status = KVK_OK;
     if (!jit_open(&j, path))
         status = ERR(err, KVK_E_COMPILE, "cannot load %s: %s", path,
-                     j.library ? "a symbol is missing" : dlerror());
+                     j.dso ? "a symbol is missing" : dlerror());
     else
         status = jit_run(&j, ptx, arch, cubin, bytes, report, err);
-    if (j.library && j.handle)
+    if (j.dso && j.handle)
         j.destroy(&j.handle);
     /* the library stays loaded: loading it again costs more than the memory it holds */
     return status;

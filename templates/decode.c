@@ -5,66 +5,33 @@
 ** and are joined at the end; splits are joined by template_reduce.
 */
 #include "part_attend.h"
-#include "part_rowvec.h"
+#include "part_rows.h"
 #include "templates.h"
 
 /* What this CTA works on, all i32 and CTA-uniform. */
 struct place {
-    val head, row_tile, split, sequence;
-    val length, query_tokens, rows; /* rows of the sequence: query_tokens * gqa */
-    val first_row;                  /* of this tile */
+    struct rows rows;
+    val split, sequence, length;
 };
 
 static struct place find_place(struct kb *k, const struct plan *p)
 {
     struct place w;
     val heads = kb_param(K, "kv_heads");
-    w.query_tokens = kb_param(K, "query_tokens");
-    w.rows = kb_muli(K, w.query_tokens, p->geo.gqa);
-    val tiles = kb_divi(K, kb_addi(K, w.rows, p->rows - 1), p->rows);
+    w.rows.tokens = kb_param(K, "query_tokens");
+    w.rows.count = kb_muli(K, w.rows.tokens, p->geo.gqa);
+    val tiles = kb_divi(K, kb_addi(K, w.rows.count, p->rows - 1), p->rows);
     val rest = kb_udiv(K, kb_cta(K), heads);
-    w.head = kb_sub(K, kb_cta(K), kb_mul(K, rest, heads));
+    w.rows.head = kb_sub(K, kb_cta(K), kb_mul(K, rest, heads));
     val above = kb_udiv(K, rest, tiles);
-    w.row_tile = kb_sub(K, rest, kb_mul(K, above, tiles));
+    val row_tile = kb_sub(K, rest, kb_mul(K, above, tiles));
     w.sequence = kb_udiv(K, above, kb_param(K, "splits"));
     w.split = kb_sub(K, above, kb_mul(K, w.sequence, kb_param(K, "splits")));
-    w.first_row = kb_muli(K, w.row_tile, p->rows);
+    w.rows.first = kb_muli(K, row_tile, p->rows);
+    w.rows.first_token = kb_mul(K, w.sequence, w.rows.tokens);
     val at = kb_shli(K, kb_zext(K, w.sequence, KB_I64), 2);
     w.length = kb_load(K, KB_I32, kb_offset(K, kb_param(K, "lengths"), at), 4);
     return w;
-}
-
-/* Row of the tile -> its query token in the call, its query head, whether it exists. */
-static val row_token(struct kb *k, const struct place *w, val row, val *head, val *valid)
-{
-    int gqa = kb_plan(k)->geo.gqa;
-    val r = kb_add(K, w->first_row, row);
-    *valid = kb_icmp(K, KB_SLT, r, w->rows);
-    val i = kb_divi(K, r, gqa);
-    val inner = kb_sub(K, r, kb_muli(K, i, gqa));
-    *head = kb_add(K, kb_muli(K, w->head, gqa), inner);
-    return i;
-}
-
-static val element_pointer(struct kb *k, const char *base, const char *row_stride,
-                           const char *head_stride, val token, val head)
-{
-    val a = kb_mul(K, kb_zext(K, token, KB_I64), kb_param(K, row_stride));
-    val b = kb_mul(K, kb_zext(K, head, KB_I64), kb_param(K, head_stride));
-    val elements = kb_add(K, a, b);
-    return kb_offset(K, kb_param(K, base), kb_shli(K, elements, 1));
-}
-
-static val query_row(struct kb *k, void *data, val row)
-{
-    const struct place *w = data;
-    val head, valid;
-    val i = row_token(K, w, row, &head, &valid);
-    val first = kb_muli(K, w->head, kb_plan(k)->geo.gqa);
-    i = kb_select(K, valid, i, kb_i32(K, 0));
-    head = kb_select(K, valid, head, first);
-    val token = kb_add(K, kb_mul(K, w->sequence, w->query_tokens), i);
-    return element_pointer(K, "query", "query_row", "query_head", token, head);
 }
 
 /* Visible keys of the lane's rows; [start, end) of this split, no further than any row sees. */
@@ -80,12 +47,12 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
     chunk = kb_select(K, kb_icmpi(K, KB_SGT, fixed, 0), fixed, even);
     val begin = kb_mul(K, w->split, chunk);
     *end = kb_smin(K, kb_add(K, begin, chunk), w->length);
-    val oldest = kb_sub(K, w->length, w->query_tokens); /* position of query token 0 */
+    val oldest = kb_sub(K, w->length, w->rows.tokens); /* position of query token 0 */
     val windowed = kb_icmpi(K, KB_SGT, window, 0);
     val full = kb_icmpi(K, KB_NE, kb_param(K, "full"), 0);
     for (int i = 0; i < a->shape.lane_rows; i++) {
         val head, valid;
-        val token = row_token(K, w, kb_target(K)->ops->x_row(K, i), &head, &valid);
+        val token = rows_token(K, &w->rows, kb_target(K)->ops->x_row(K, i), &head, &valid);
         val position = kb_add(K, oldest, token);
         val reach = kb_addi(K, kb_sub(K, position, window), 1);
         val first = kb_select(K, windowed, kb_smax(K, reach, begin), begin);
@@ -110,15 +77,15 @@ static void write_rows(struct kb *k, const struct attend *a, const struct place 
     val splits = kb_param(K, "splits"), kv_heads = kb_param(K, "kv_heads"),
         base = kb_param(K, "partial");
     val heads = kb_muli(K, kv_heads, a->plan->geo.gqa);
-    val tokens = kb_mul(K, kb_param(K, "sequences"), w->query_tokens);
+    val tokens = kb_mul(K, kb_param(K, "sequences"), w->rows.tokens);
     val heads64 = kb_zext(K, heads, KB_I64), splits64 = kb_zext(K, splits, KB_I64);
     val places = kb_mul(K, heads64, splits64);
     val all = kb_mul(K, kb_zext(K, tokens, KB_I64), places);
     val lse_base = kb_offset(K, base, kb_muli(K, all, a->plan->geo.value_head_size * 4));
     for (int i = 0; i < a->shape.lane_rows; i++) {
-        val t = row_token(K, w, kb_target(K)->ops->x_row(K, i), &o.head[i], &o.valid[i]);
-        val token = kb_add(K, kb_mul(K, w->sequence, w->query_tokens), t);
-        o.out[i] = element_pointer(K, "out", "out_row", "out_head", token, o.head[i]);
+        val t = rows_token(K, &w->rows, kb_target(K)->ops->x_row(K, i), &o.head[i], &o.valid[i]);
+        val token = kb_add(K, w->rows.first_token, t);
+        o.out[i] = rows_pointer(K, "out", "out_row", "out_head", token, o.head[i]);
         val first_row = kb_mul(K, kb_zext(K, token, KB_I64), heads64);
         val row = kb_add(K, first_row, kb_zext(K, o.head[i], KB_I64));
         o.lse[i] = kb_offset(K, kb_param(K, "lse"), kb_shli(K, row, 2));
@@ -141,11 +108,11 @@ void template_decode(struct kb *k)
     struct attend a;
     struct attend_sums s = {0};
     val start, end;
-    attend_begin(K, &a, w.head);
+    attend_begin(K, &a, w.rows.head);
     a.length = w.length;
     attend_table(K, &a, w.sequence);
     val tile = kb_shared(K, (size_t)plan_tile_bytes(p), 16);
-    attend_load_query(K, &a, tile, kb_warp(K), p->warps, kb_param(K, "scale"), query_row, &w);
+    attend_load_query(K, &a, tile, kb_warp(K), p->warps, kb_param(K, "scale"), rows_query, &w.rows);
     kb_barrier(K);
     attend_row_scales(K, &a);
     visible_range(K, &a, &w, &start, &end);

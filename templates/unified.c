@@ -7,14 +7,12 @@
 ** tile query_start[s] * gqa / rows + s, and what lies beyond its rows leaves at once.
 */
 #include "part_attend.h"
-#include "part_rowvec.h"
+#include "part_rows.h"
 #include "templates.h"
 
 struct place {
-    val head, sequence;      /* i32 */
-    val first_token, tokens; /* of the sequence in the call */
-    val length, rows;        /* cached tokens, tokens * gqa */
-    val warp_row;            /* first row of this warp */
+    struct rows rows; /* first: of this warp */
+    val sequence, length;
 };
 
 static val load_i32(struct kb *k, const char *array, val index)
@@ -48,59 +46,26 @@ static val find_sequence(struct kb *k, const struct plan *p, val tile)
     return s.low;
 }
 
-/* Returns the CTA's own row range's start in w->warp_row; leaves the kernel if the tile has no
+/* Returns the CTA's own row range's start in w->rows.first; leaves the kernel if the tile has no
 ** rows. */
 static struct place find_place(struct kb *k, const struct plan *p)
 {
     struct place w;
     val heads = kb_param(K, "kv_heads");
     val tile = kb_udiv(K, kb_cta(K), heads);
-    w.head = kb_sub(K, kb_cta(K), kb_mul(K, tile, heads));
+    w.rows.head = kb_sub(K, kb_cta(K), kb_mul(K, tile, heads));
     w.sequence = find_sequence(K, p, tile);
-    w.first_token = load_i32(K, "query_start", w.sequence);
+    w.rows.first_token = load_i32(K, "query_start", w.sequence);
     val next = load_i32(K, "query_start", kb_addi(K, w.sequence, 1));
-    w.tokens = kb_sub(K, next, w.first_token);
-    w.rows = kb_muli(K, w.tokens, p->geo.gqa);
+    w.rows.tokens = kb_sub(K, next, w.rows.first_token);
+    w.rows.count = kb_muli(K, w.rows.tokens, p->geo.gqa);
     val inner = kb_sub(K, tile, first_tile(K, p, w.sequence));
     val row = kb_muli(K, inner, p->rows);
-    kb_return_if(K, kb_icmp(K, KB_SGE, row, w.rows));
+    kb_return_if(K, kb_icmp(K, KB_SGE, row, w.rows.count));
     w.length = load_i32(K, "lengths", w.sequence);
     val row_warp = kb_divi(K, kb_warp(K), p->dim_warps);
-    w.warp_row = kb_add(K, row, kb_shli(K, row_warp, 4));
+    w.rows.first = kb_add(K, row, kb_shli(K, row_warp, 4));
     return w;
-}
-
-/* Row of the warp's tile -> query token of the sequence, query head, whether it exists. */
-static val row_token(struct kb *k, const struct place *w, val row, val *head, val *valid)
-{
-    int gqa = kb_plan(k)->geo.gqa;
-    val r = kb_add(K, w->warp_row, row);
-    *valid = kb_icmp(K, KB_SLT, r, w->rows);
-    val i = kb_divi(K, r, gqa);
-    val inner = kb_sub(K, r, kb_muli(K, i, gqa));
-    *head = kb_add(K, kb_muli(K, w->head, gqa), inner);
-    return i;
-}
-
-static val element_pointer(struct kb *k, const char *base, const char *row_stride,
-                           const char *head_stride, val token, val head)
-{
-    val a = kb_mul(K, kb_zext(K, token, KB_I64), kb_param(K, row_stride));
-    val b = kb_mul(K, kb_zext(K, head, KB_I64), kb_param(K, head_stride));
-    val elements = kb_add(K, a, b);
-    return kb_offset(K, kb_param(K, base), kb_shli(K, elements, 1));
-}
-
-static val query_row(struct kb *k, void *data, val row)
-{
-    const struct place *w = data;
-    val head, valid;
-    val i = row_token(K, w, row, &head, &valid);
-    val first = kb_muli(K, w->head, kb_plan(k)->geo.gqa);
-    i = kb_select(K, valid, i, kb_i32(K, 0));
-    head = kb_select(K, valid, head, first);
-    val token = kb_add(K, w->first_token, i);
-    return element_pointer(K, "query", "query_row", "query_head", token, head);
 }
 
 /* Visible keys of the lane's rows, and the range that covers them for all rows of the warp. */
@@ -108,13 +73,13 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
                           val *end)
 {
     const struct plan *p = a->plan;
-    val window = kb_param(K, "window"), oldest = kb_sub(K, w->length, w->tokens);
+    val window = kb_param(K, "window"), oldest = kb_sub(K, w->length, w->rows.tokens);
     val windowed = kb_icmpi(K, KB_SGT, window, 0);
     val full = kb_icmpi(K, KB_NE, kb_param(K, "full"), 0);
     val newest_key = kb_addi(K, w->length, -1);
     for (int i = 0; i < a->shape.lane_rows; i++) {
         val head, valid;
-        val token = row_token(K, w, kb_target(K)->ops->x_row(K, i), &head, &valid);
+        val token = rows_token(K, &w->rows, kb_target(K)->ops->x_row(K, i), &head, &valid);
         val position = kb_add(K, oldest, token);
         val reach = kb_addi(K, kb_sub(K, position, window), 1);
         a->first[i] = kb_select(K, windowed, kb_smax(K, reach, kb_i32(K, 0)), kb_i32(K, 0));
@@ -122,11 +87,11 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
         a->last[i] = kb_select(K, valid, last, kb_i32(K, -1));
         attend_row_options(K, a, i, position, head, valid);
     }
-    val first_token = kb_divi(K, w->warp_row, p->geo.gqa);
-    val past = kb_smin(K, kb_addi(K, w->warp_row, 16), w->rows);
+    val first_token = kb_divi(K, w->rows.first, p->geo.gqa);
+    val past = kb_smin(K, kb_addi(K, w->rows.first, 16), w->rows.count);
     val last_row = kb_addi(K, past, -1);
     val newest = kb_add(K, oldest, kb_divi(K, last_row, p->geo.gqa));
-    val any = kb_icmp(K, KB_SLT, w->warp_row, w->rows);
+    val any = kb_icmp(K, KB_SLT, w->rows.first, w->rows.count);
     val reach = kb_smin(K, kb_addi(K, newest, 1), w->length);
     reach = kb_select(K, full, w->length, reach);
     *end = kb_select(K, any, reach, kb_i32(K, 0));
@@ -141,9 +106,9 @@ static void write_rows(struct kb *k, const struct attend *a, const struct place 
     struct attend_output o;
     val heads64 = kb_zext(K, kb_muli(K, kb_param(K, "kv_heads"), a->plan->geo.gqa), KB_I64);
     for (int i = 0; i < a->shape.lane_rows; i++) {
-        val t = row_token(K, w, kb_target(K)->ops->x_row(K, i), &o.head[i], &o.valid[i]);
-        val token = kb_add(K, w->first_token, t);
-        o.out[i] = element_pointer(K, "out", "out_row", "out_head", token, o.head[i]);
+        val t = rows_token(K, &w->rows, kb_target(K)->ops->x_row(K, i), &o.head[i], &o.valid[i]);
+        val token = kb_add(K, w->rows.first_token, t);
+        o.out[i] = rows_pointer(K, "out", "out_row", "out_head", token, o.head[i]);
         val first_row = kb_mul(K, kb_zext(K, token, KB_I64), heads64);
         val row = kb_add(K, first_row, kb_zext(K, o.head[i], KB_I64));
         o.lse[i] = kb_offset(K, kb_param(K, "lse"), kb_shli(K, row, 2));
@@ -158,14 +123,14 @@ void template_unified(struct kb *k)
     struct attend a;
     struct attend_sums s = {0};
     val start, end;
-    attend_begin(K, &a, w.head);
+    attend_begin(K, &a, w.rows.head);
     a.length = w.length;
     attend_table(K, &a, w.sequence);
     val tiles = kb_shared(K, (size_t)(plan_query_bytes(p) * p->row_warps), 16);
     val row_warp = kb_divi(K, kb_warp(K), p->dim_warps);
     val tile = kb_offset(K, tiles, kb_muli(K, row_warp, plan_query_bytes(p)));
     val member = kb_remi(K, kb_warp(K), p->dim_warps);
-    attend_load_query(K, &a, tile, member, p->dim_warps, kb_param(K, "scale"), query_row, &w);
+    attend_load_query(K, &a, tile, member, p->dim_warps, kb_param(K, "scale"), rows_query, &w.rows);
     kb_barrier(K);
     attend_row_scales(K, &a);
     visible_range(K, &a, &w, &start, &end);
