@@ -19,7 +19,8 @@ enum {
     ATTEND_WARPS = 4,
     STORE_WARPS = 4,
     MAX_KEY_WORDS = 320,
-    OTHER_SHARED = 8192 /* tables, token facts */
+    CHUNK_TOKENS = 8192, /* 512 truncating accumulations a sum: an error of 3e-5 at most */
+    OTHER_SHARED = 8192  /* tables, token facts */
 };
 
 static const char *const kind_names[KIND_COUNT] = {"store",   "decode", "unified",
@@ -104,7 +105,7 @@ int plan_tile_bytes(const struct plan *p)
 {
     int query = plan_query_bytes(p) * p->row_warps, merge = plan_merge_bytes(p);
     if (p->kind == KIND_UNIFIED)
-        return query + p->warps * plan_sums_bytes(p);
+        return query + (p->chunk_tokens ? p->warps * plan_sums_bytes(p) : 0);
     return query > merge ? query : merge;
 }
 
@@ -115,6 +116,11 @@ static void share_warps(struct plan *p)
     p->token_warps = p->kind == KIND_DECODE ? others : 1;
     p->row_warps = p->kind == KIND_DECODE ? 1 : others;
     p->rows = 16 * p->row_warps;
+}
+
+static bool rows_fit(const struct plan *p)
+{
+    return plan_tile_bytes(p) + OTHER_SHARED <= p->target->shared_bytes;
 }
 
 /* dim_warps, warps and who does what: as few warps a row as registers allow, CTAs that fit. */
@@ -132,11 +138,18 @@ static void plan_warps(struct plan *p)
     p->dims = (slice(p) + t->mma.y_tile - 1) / t->mma.y_tile;
     p->dims_overlap = slice(p) % t->mma.y_tile ? slice(p) - p->dims : 0;
     because(p, "dim_warps", "a lane keeps %d output sums, at most %d", accumulators(p), most);
+    p->chunk_tokens = p->kind == KIND_UNIFIED ? CHUNK_TOKENS : 0;
     share_warps(p);
-    while (plan_tile_bytes(p) + OTHER_SHARED > t->shared_bytes && p->warps > p->dim_warps) {
+    while (!rows_fit(p) && p->warps > p->dim_warps) {
         p->warps /= 2;
         share_warps(p);
     }
+    if (!rows_fit(p))
+        p->chunk_tokens = 0;
+    because(p, "chunk_tokens", "%s",
+            p->chunk_tokens
+                ? "matrix units truncate when they accumulate: chunks meet in f32 additions"
+                : "decode splits; unified: no shared memory is left for sums of chunks");
     because(p, "warps", "query rows, later the warps' sums, take %d of %d bytes of shared memory",
             plan_tile_bytes(p), t->shared_bytes);
 }
@@ -236,7 +249,7 @@ kvk_status plan_make(const struct spec *spec, const struct geometry *geo,
     out->dim_warps = out->row_warps = out->token_warps = 1;
     if (kind == KIND_DECODE || kind == KIND_UNIFIED) {
         plan_attend(out);
-        if (plan_tile_bytes(out) + OTHER_SHARED > target->shared_bytes)
+        if (!rows_fit(out))
             return refuse(out, err, "head_size", geo->head_size,
                           "sizes whose query rows fit shared memory");
     } else {
@@ -299,6 +312,7 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         put_field(&t, p, "dims", p->dims);
         put_field(&t, p, "subtiles", p->subtiles);
         put_field(&t, p, "paged_subtiles", p->paged_subtiles);
+        put_field(&t, p, "chunk_tokens", p->chunk_tokens);
         put_field(&t, p, "tile_tokens", p->tile_tokens);
         put_field(&t, p, "prefetch", p->prefetch);
         put_field(&t, p, "min_ctas", p->min_ctas);

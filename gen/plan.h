@@ -52,6 +52,7 @@ struct plan {
     int subtiles;             /* 16-token products a step */
     int paged_subtiles;       /* 1: 16 tokens always lie in one page and share its look-up */
     int tile_tokens;          /* tokens a step of a CTA: 16 * subtiles * token_warps */
+    int chunk_tokens;         /* unified: sums of so many tokens meet in f32 additions; 0: all in the matrix unit */
     int prefetch;             /* 1: codes of the next step are loaded before this one is computed */
     enum plan_operand key_operand, value_operand; /* how K and Q, V and P meet in the matrix unit */
     int max_registers;        /* nvptx: cap handed to the assembler, 0 = none */

@@ -170,8 +170,6 @@ static void gain_sums(struct kb *k, const struct attend *a, val buffer, struct a
     }
 }
 
-enum { CHUNK_TOKENS = 8192 }; /* 512 accumulations a sum: an error of 3e-5 at most */
-
 void attend_chunks(struct kb *k, const struct attend *a, val start, val end, int stride, val buffer,
                    struct attend_sums *s)
 {
@@ -180,7 +178,7 @@ void attend_chunks(struct kb *k, const struct attend *a, val start, val end, int
     put_sums(K, a, buffer, s);
     kb_loop_begin(K, &chunks, &start, 1);
     kb_loop_while(K, &chunks, kb_icmp(K, KB_SLT, start, end));
-    val next = kb_addi(K, start, CHUNK_TOKENS);
+    val next = kb_addi(K, start, a->plan->chunk_tokens);
     attend_range(K, a, start, kb_smin(K, next, end), stride, s);
     gain_sums(K, a, buffer, s);
     put_sums(K, a, buffer, s);

@@ -134,8 +134,13 @@ void template_unified(struct kb *k)
     kb_barrier(K);
     attend_row_scales(K, &a);
     visible_range(K, &a, &w, &start, &end);
-    val sums = kb_shared(K, (size_t)(plan_sums_bytes(p) * p->warps), 16);
-    sums = kb_offset(K, sums, kb_muli(K, kb_warp(K), plan_sums_bytes(p)));
-    attend_chunks(K, &a, start, end, 16 * p->subtiles, sums, &s);
+    if (p->chunk_tokens) {
+        val sums = kb_shared(K, (size_t)(plan_sums_bytes(p) * p->warps), 16);
+        sums = kb_offset(K, sums, kb_muli(K, kb_warp(K), plan_sums_bytes(p)));
+        attend_chunks(K, &a, start, end, 16 * p->subtiles, sums, &s);
+    } else {
+        attend_range(K, &a, start, end, 16 * p->subtiles, &s);
+        attend_finish(K, &a, &s);
+    }
     write_rows(K, &a, &w, &s);
 }
