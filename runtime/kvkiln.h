@@ -241,7 +241,8 @@ struct kvk_merge_args {
 **   dense     of the same context, heads, head sizes and dtype: spec "fp16" or "bf16", the one that is kernels'
 **             dequant_dtype; kinds KVK_UNIFIED. Its page_tokens is how finely its own block table is cut: a tile is
 **             64 pages at most, so prepare it with 4096. Tiles are in whole sixteens. See docs/prefill.md.
-** No window and no ALiBi: both need positions that a tile does not have. Soft cap: if `dense` was prepared with it.
+** Windows count over the whole sequence, and tokens before all of them are not even dequantised. Soft cap and ALiBi: if
+** `dense` was prepared with them.
 */
 struct kvk_tiled_args {
     size_t size;
@@ -258,6 +259,8 @@ struct kvk_tiled_args {
     float *lse;
     void *workspace;             /* kvk_tiled_workspace_bytes, 16-byte aligned */
     size_t workspace_bytes;
+    int32_t window;              /* these two as in kvk_decode_args as well */
+    const float *alibi;
 };
 
 /* Whole slots, every part of them, to other slots: of the same pool or of another one of the same signature. An item whose slot

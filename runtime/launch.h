@@ -59,4 +59,8 @@ float launch_scale(const kvk_kernels *k, float scale);
 kvk_status launch_attention_check(const kvk_kernels *k, const struct launch_attention *a, struct launch_rows strides[2],
                                   const char *where, kvk_error *err);
 
+/* kvk_unified over a part of the context: `ahead` tokens lie between its end and that of the rows. Not 0: only with a->full. */
+kvk_status launch_unified(const kvk_kernels *k, const struct kvk_unified_args *a, int32_t ahead, kvk_stream stream,
+                          const char *where, kvk_error *err);
+
 #endif

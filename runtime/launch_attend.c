@@ -312,25 +312,24 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
     return status || direct ? status : launch_reduce(k, a, &d, &rows[1], stream, __func__, err);
 }
 
-kvk_status kvk_unified(const kvk_kernels *k, const struct kvk_unified_args *a, kvk_stream stream,
-                       kvk_error *err)
+kvk_status launch_unified(const kvk_kernels *k, const struct kvk_unified_args *a, int32_t ahead,
+                          kvk_stream stream, const char *where, kvk_error *err)
 {
     struct launch_pool pool;
     struct launch_rows rows[2];
-    kvk_status status =
-        launch_begin(k, KIND_UNIFIED, a, sizeof *a, "kvk_unified_args", __func__, err);
+    kvk_status status = launch_begin(k, KIND_UNIFIED, a, sizeof *a, "kvk_unified_args", where, err);
     if (!status)
-        status = launch_range(a->sequences, "sequences", 0, INT32_MAX - 1, __func__, err);
+        status = launch_range(a->sequences, "sequences", 0, INT32_MAX - 1, where, err);
     if (!status)
-        status = launch_range(a->tokens, "tokens", 0, INT32_MAX, __func__, err);
+        status = launch_range(a->tokens, "tokens", 0, INT32_MAX, where, err);
     if (status || !a->sequences || !a->tokens)
         return status;
     const struct launch_attention common = ATTENTION(a);
-    status = launch_pool_check(k, &a->pool, &pool, __func__, err);
+    status = launch_pool_check(k, &a->pool, &pool, where, err);
     if (!status)
-        status = launch_attention_check(k, &common, rows, __func__, err);
+        status = launch_attention_check(k, &common, rows, where, err);
     if (!status)
-        status = launch_pointer(a->query_start, "query_start", 4, __func__, err);
+        status = launch_pointer(a->query_start, "query_start", 4, where, err);
     if (status)
         return status;
     const struct abi_unified p = {
@@ -356,12 +355,19 @@ kvk_status kvk_unified(const kvk_kernels *k, const struct kvk_unified_args *a, k
         .window = a->window,
         .full = a->full,
         .table_64 = a->table_type == KVK_INT64,
+        .ahead = ahead,
         .scale = launch_scale(k, a->scale),
         .soft_cap = a->soft_cap,
     };
     const struct kernel *kernel = k->kernel[KIND_UNIFIED];
     int64_t tiles =
         a->tokens * k->shape.gqa / kernel->rows + a->sequences; /* < 2^48: no overflow below */
-    return launch_entry(k, &kernel->main, tiles * k->shape.kv_heads, &p, sizeof p, stream, __func__,
+    return launch_entry(k, &kernel->main, tiles * k->shape.kv_heads, &p, sizeof p, stream, where,
                         err);
+}
+
+kvk_status kvk_unified(const kvk_kernels *k, const struct kvk_unified_args *a, kvk_stream stream,
+                       kvk_error *err)
+{
+    return launch_unified(k, a, 0, stream, __func__, err);
 }

@@ -2,10 +2,12 @@
 /*
 ** tiled.c - continuation prefill by way of dequantised tiles: the second way beside kvk_unified.
 **
-** The tokens of the sequence, the chunk's own included, are cut into tiles. Of each tile the rows of
-** the chunk that lie inside it are attended causally, and those after it in full; rows before it see
-** none of it. So a row is finished by the tile it lies in, and meets each tile before that as a
-** whole: no call needs a position that is not the tile's own.
+** The tokens of the sequence that any row sees, the chunk's own included, are cut into tiles. Of each
+** tile the rows of the chunk that lie inside it are attended causally, and those after it in full;
+** rows before it see none of it. So a row is finished by the tile it lies in, and meets each tile
+** before that as a whole. Windows and slopes count from a row's position: rows inside a tile end
+** where the tile does, and for those after it the launch says how far ahead of the tile's end they
+** end, which is the number of tokens after the tile.
 **
 ** A tile is dequantised straight into slots of the dense set: aos pages without fields, K then V.
 ** Results of the first tile go to the caller's out; later ones to a partial result, which is merged
@@ -44,9 +46,9 @@ struct tiled {
     kvk_stream stream;
     kvk_error *err;
     struct launch_rows query;
-    int64_t total, tile; /* tokens */
-    int32_t *words;      /* device */
-    char *slots;         /* device: of the tile */
+    int64_t begin, total, tile; /* tokens: the first that a row sees, all, a tile's */
+    int32_t *words;             /* device */
+    char *slots;                /* device: of the tile */
     struct kvk_partial out, state, part;
     int32_t known[WORDS_SET]; /* what the words hold */
 };
@@ -124,9 +126,6 @@ static kvk_status shapes_check(const kvk_kernels *k, const kvk_kernels *dense, c
                          "dense: pages are \"%s\", expected those of spec \"%s\": the kernels' "
                          "dequant_dtype",
                          dense->pages.signature, x->dequant_dtype == KVK_FLOAT16 ? "fp16" : "bf16");
-    if (y->options & KVK_ALIBI)
-        return error_set(err, KVK_E_UNSUPPORTED, where,
-                         "dense: prepared with KVK_ALIBI, which tiles have no positions for");
     return KVK_OK;
 }
 
@@ -149,7 +148,8 @@ static kvk_status sets_check(const kvk_kernels *k, const kvk_kernels *dense, con
 static kvk_status choose_tile(struct tiled *t, const struct regions *r, const char *where)
 {
     const struct kvk_tiled_args *a = t->a;
-    int64_t useful = least_of(tile_wanted(a->dense, a->tile_tokens), t->total);
+    const int64_t all = t->total - t->begin;
+    int64_t useful = least_of(tile_wanted(a->dense, a->tile_tokens), all);
     int64_t least = least_of(useful, TILE_LEAST), need = r->tile + least * token_bytes(a->dense);
     if (a->workspace_bytes < (uint64_t)need)
         return error_set(t->err, KVK_E_WORKSPACE, where,
@@ -157,7 +157,7 @@ static kvk_status choose_tile(struct tiled *t, const struct regions *r, const ch
                          a->workspace_bytes, (long long)least, (long long)need);
     uint64_t room = (a->workspace_bytes - (uint64_t)r->tile) / (uint64_t)token_bytes(a->dense);
     t->tile = room < (uint64_t)useful ? (int64_t)room : useful;
-    if (t->tile < t->total && t->tile > TILE_LEAST)
+    if (t->tile < all && t->tile > TILE_LEAST)
         t->tile -= t->tile % TILE_LEAST;
     return launch_pointer(a->workspace, "workspace", REGION_ALIGNMENT, where, t->err);
 }
@@ -187,7 +187,9 @@ static kvk_status tensors_check(const struct tiled *t, struct launch_rows rows[2
         .table_type = a->table_type,
         .lengths = a->workspace,
         .sinks = a->sinks,
+        .alibi = a->alibi,
         .lse = a->lse,
+        .window = a->window,
         .scale = a->scale,
         .soft_cap = a->soft_cap,
     };
@@ -254,7 +256,7 @@ static kvk_status dequant(struct tiled *t, int64_t tokens)
 
 /* Rows of the chunk from `first` on over the tile; `rows` says how many, as a word does. */
 static kvk_status attend(struct tiled *t, enum word rows, int64_t first, int64_t count,
-                         const struct kvk_partial *to, const float *sinks)
+                         int64_t ahead, const struct kvk_partial *to, const float *sinks)
 {
     const struct kvk_tiled_args *a = t->a;
     const struct kvk_partial out = rows_from(t, to, first);
@@ -270,10 +272,12 @@ static kvk_status attend(struct tiled *t, enum word rows, int64_t first, int64_t
     u.sequences = 1;
     u.tokens = count;
     u.scale = a->scale;
+    u.window = a->window;
     u.soft_cap = a->soft_cap;
     u.full = rows == AFTER;
     u.sinks = sinks;
-    return kvk_unified(a->dense, &u, t->stream, t->err);
+    u.alibi = a->alibi;
+    return launch_unified(a->dense, &u, (int32_t)ahead, t->stream, "kvk_unified", t->err);
 }
 
 static kvk_status merge(struct tiled *t, int64_t first, int64_t rows, const struct kvk_partial *a,
@@ -310,7 +314,7 @@ static kvk_status join_sinks(struct tiled *t, int64_t first, int64_t rows)
 /* Part of a later tile into what there is: rows inside the tile are finished by it. */
 static kvk_status join(struct tiled *t, int64_t start, int64_t first, int64_t inside, int64_t after)
 {
-    const struct kvk_partial *before = start == t->tile ? &t->out : &t->state;
+    const struct kvk_partial *before = start == t->begin + t->tile ? &t->out : &t->state;
     const struct kvk_partial *last = t->a->sinks ? &t->state : &t->out;
     kvk_status status = merge(t, first + inside, after, before, &t->state, 1);
     if (!status)
@@ -324,7 +328,8 @@ static kvk_status step(struct tiled *t, int64_t start)
     const int64_t first = start > cached ? start - cached : 0;
     const int64_t past = end > cached ? end - cached : 0;
     const int64_t inside = past - first, after = t->a->tokens - past;
-    const struct kvk_partial *to = start ? &t->part : &t->out;
+    const int is_first = start == t->begin;
+    const struct kvk_partial *to = is_first ? &t->out : &t->part;
     kvk_status status = put(t, FIRST_TOKEN, start);
     if (!status)
         status = put(t, TILE + 1, end - start);
@@ -335,10 +340,10 @@ static kvk_status step(struct tiled *t, int64_t start)
     if (!status)
         status = dequant(t, end - start);
     if (!status)
-        status = attend(t, INSIDE, first, inside, to, start ? NULL : t->a->sinks);
+        status = attend(t, INSIDE, first, inside, 0, to, is_first ? t->a->sinks : NULL);
     if (!status)
-        status = attend(t, AFTER, past, after, to, NULL);
-    return status || !start ? status : join(t, start, first, inside, after);
+        status = attend(t, AFTER, past, after, t->total - end, to, NULL);
+    return status || is_first ? status : join(t, start, first, inside, after);
 }
 
 /* ---- calls ---- */
@@ -370,6 +375,8 @@ kvk_status kvk_tiled(const kvk_kernels *k, const struct kvk_tiled_args *a, kvk_s
     if (status || !a->tokens)
         return status;
     t.total = a->cached + a->tokens;
+    if (a->window > 0 && a->cached >= a->window)
+        t.begin = a->cached + 1 - a->window;
     const struct regions regions = measure(k, a->tokens);
     status = choose_tile(&t, &regions, __func__);
     if (!status)
@@ -379,7 +386,7 @@ kvk_status kvk_tiled(const kvk_kernels *k, const struct kvk_tiled_args *a, kvk_s
     t.query = rows[0];
     place(&t, &regions, &rows[1]);
     status = begin_words(&t);
-    for (int64_t start = 0; !status && start < t.total; start += t.tile)
+    for (int64_t start = t.begin; !status && start < t.total; start += t.tile)
         status = step(&t, start);
     return status;
 }

@@ -73,7 +73,8 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
                           val *end)
 {
     const struct plan *p = a->plan;
-    val window = kb_param(K, "window"), oldest = kb_sub(K, w->length, w->rows.tokens);
+    val window = kb_param(K, "window");
+    val oldest = kb_add(K, kb_sub(K, w->length, w->rows.tokens), kb_param(K, "ahead"));
     val windowed = kb_icmpi(K, KB_SGT, window, 0);
     val full = kb_icmpi(K, KB_NE, kb_param(K, "full"), 0);
     val newest_key = kb_addi(K, w->length, -1);

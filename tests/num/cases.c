@@ -359,10 +359,16 @@ static void add_tiled(struct list *list, const struct num_model *m, int first)
 {
     struct num_model with = *m;
 
-    for (int v = 0; v < 8; v++)
+    for (int v = 0; v < 14; v++)
         add(list, m, "tiled_equals_unified", check_tiled, v, FAULT_NONE, !first && v % 2);
     with.options = KVK_SOFT_CAP;
     add(list, &with, "tiled_equals_unified/soft_cap", check_tiled, 3, FAULT_NONE, 0);
+    with.options = KVK_ALIBI;
+    add(list, &with, "tiled_equals_unified/alibi", check_tiled, 4, FAULT_NONE, !first);
+    add(list, &with, "tiled_equals_unified/alibi", check_tiled, 5, FAULT_NONE, 0);
+    add(list, &with, "tiled_equals_unified/alibi", check_tiled, 8, FAULT_NONE, !first);
+    with.options = KVK_SOFT_CAP | KVK_ALIBI;
+    add(list, &with, "tiled_equals_unified/soft_cap_and_alibi", check_tiled, 9, FAULT_NONE, 0);
     if (!first)
         return;
     add(list, m, "one_million_tokens", check_million, 0, FAULT_NONE, 0);

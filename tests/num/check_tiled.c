@@ -27,7 +27,7 @@ static const kvk_kernels *prepare_dense(struct num_run *run, const struct num_mo
     d.page_tokens = page;
     d.dtype = m->dtype;
     d.kinds = KVK_UNIFIED;
-    d.options = m->options & KVK_SOFT_CAP;
+    d.options = m->options;
     num_ok(run, kvk_prepare(run->ctx, &d, &kernels, &err), &err, "kvk_prepare");
     return kernels;
 }
@@ -73,8 +73,10 @@ static struct call tiled_upload(struct num_run *run, struct attention *a, const 
     args->tokens = a->q_len[0];
     args->tile_tokens = tile;
     args->scale = a->scale;
+    args->window = a->window;
     args->soft_cap = a->soft_cap;
     args->sinks = c.buffers.sinks;
+    args->alibi = c.buffers.alibi;
     args->lse = c.buffers.lse;
     args->workspace_bytes = workspace_bytes(run, s, args->tokens, tile);
     args->workspace = num_device(run, args->workspace_bytes);
@@ -126,20 +128,41 @@ static void compare(struct num_run *run, const struct num_model *m, const struct
     }
 }
 
-/* Variant: row of the table. */
+/* What the call asks of attention: sinks, and what the model's options and the variant say. The
+** last head's slope favours far keys. */
+static void ask(struct num_run *run, struct attention *a, const struct num_model *m, int with_sinks)
+{
+    const size_t heads = query_heads(m);
+    float *sinks = num_host(run, heads * sizeof *sinks);
+    float *slopes = num_host(run, heads * sizeof *slopes);
+
+    for (size_t h = 0; h < heads; h++) {
+        sinks[h] = 0.5f * (float)(h % 7) - 1;
+        slopes[h] = exp2f(-8.0f * (float)(h + 1) / (float)heads);
+    }
+    slopes[heads - 1] = -0.01f;
+    a->sinks = with_sinks ? sinks : NULL;
+    a->alibi = m->options & KVK_ALIBI ? slopes : NULL;
+    a->soft_cap = m->options & KVK_SOFT_CAP ? 1.75f : 0;
+}
+
+/* Variant: row of the table. Windows end inside a tile of the rows, reach over several, are met by
+** some rows of a tile only, and hold a row's own token alone. */
 void check_tiled(struct num_run *run, const struct num_case *c)
 {
     static const struct {
-        int cached, tokens, tile, page, sinks, strided, table_64, other, no_lse;
+        int cached, tokens, tile, page, sinks, strided, table_64, other, no_lse, window;
     } call[] = {
-        {0, 1, 0, 4096, 0, 0, 0, 0, 0},       {0, 75, 16, 4096, 1, 0, 1, 0, 0},
-        {3000, 3, 1000, 4096, 0, 1, 0, 0, 0}, {701, 300, 256, 64, 1, 0, 0, 0, 0},
-        {97, 129, 48, 16, 0, 0, 0, 0, 1},     {2999, 16, 64, 4096, 1, 1, 0, 0, 1},
-        {45, 17, 1, 1, 0, 0, 0, 0, 0},        {512, 100, 0, 8, 1, 0, 0, 1, 0},
+        {0, 1, 0, 4096, 0, 0, 0, 0, 0, 0},        {0, 75, 16, 4096, 1, 0, 1, 0, 0, 0},
+        {3000, 3, 1000, 4096, 0, 1, 0, 0, 0, 0},  {701, 300, 256, 64, 1, 0, 0, 0, 0, 0},
+        {97, 129, 48, 16, 0, 0, 0, 0, 1, 0},      {2999, 16, 64, 4096, 1, 1, 0, 0, 1, 0},
+        {45, 17, 1, 1, 0, 0, 0, 0, 0, 0},         {512, 100, 0, 8, 1, 0, 0, 1, 0, 0},
+        {701, 300, 64, 64, 1, 0, 0, 0, 0, 100},   {97, 129, 48, 16, 0, 1, 0, 0, 0, 37},
+        {3000, 3, 512, 4096, 0, 0, 1, 0, 0, 999}, {2999, 16, 64, 4096, 1, 0, 0, 1, 0, 128},
+        {40, 70, 16, 4096, 1, 0, 0, 0, 0, 1},     {30, 50, 0, 4096, 1, 0, 0, 0, 0, 1000},
     };
     const int v = c->variant, total = call[v].cached + call[v].tokens;
     uint64_t seed = num_case_seed(run, c);
-    float *sinks = num_host(run, query_heads(&c->model) * sizeof *sinks);
     struct world_options o = {.lengths = &total,
                               .sequences = 1,
                               .data_seed = seed,
@@ -151,6 +174,7 @@ void check_tiled(struct num_run *run, const struct num_case *c)
     struct attention unified = {.w = &w,
                                 .unified = 1,
                                 .strided = call[v].strided,
+                                .window = call[v].window,
                                 .table_64 = call[v].table_64,
                                 .no_lse = call[v].no_lse},
                      tiled;
@@ -160,10 +184,7 @@ void check_tiled(struct num_run *run, const struct num_case *c)
     unified.q_len[0] = call[v].tokens;
     attention_rows(&unified);
     attention_query(run, &unified, seed + 2);
-    for (size_t h = 0; h < query_heads(&m); h++)
-        sinks[h] = 0.5f * (float)(h % 7) - 1;
-    unified.sinks = call[v].sinks ? sinks : NULL;
-    unified.soft_cap = m.options & KVK_SOFT_CAP ? 1.75f : 0;
+    ask(run, &unified, &m, call[v].sinks);
     tiled = unified;
     struct num_model rows = m; /* dequant and merge know no options */
     rows.options = 0;

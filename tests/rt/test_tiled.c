@@ -14,7 +14,7 @@ static struct fake *fake;
 static kvk_context *ctx;
 static const kvk_kernels *kernels, *dense;
 static char *workspace; /* the fake fills memory for real */
-static float sinks[H], lse[64 * H];
+static float sinks[H], slopes[H], lse[64 * H];
 
 /* Aligned addresses that nothing reads. */
 static void *at(uintptr_t offset) { return (void *)(uintptr_t)(0x10000 + offset); }
@@ -210,6 +210,39 @@ static void soft_cap_and_empty_chunks(void **state)
     assert_int_equal(fake->launches, 0);
 }
 
+/* Tokens 0..63 and 64..119, then with a window only 69..119: rows before a tile's end by as many
+** tokens as lie after it. */
+static void windows_and_slopes_count_over_the_whole_sequence(void **state)
+{
+    (void)state;
+    struct kvk_model model = dense_model();
+    struct kvk_tiled_args a = tiled_args();
+    model.options = KVK_ALIBI;
+    a.dense = prepare_dense(model, "bf16");
+    a.alibi = slopes;
+    a.window = 101; /* the first row just sees token 0 */
+    fake->launches = 0;
+    assert_int_equal(kvk_tiled(kernels, &a, NULL, NULL), KVK_OK);
+    assert_int_equal(fake->launches, 5);
+    const struct abi_unified *whole = PARAMS(1, unified), *inside = PARAMS(3, unified);
+    assert_int_equal(whole->alibi, (uintptr_t)slopes);
+    assert_int_equal(whole->window, 101);
+    assert_int_equal(whole->ahead, 56);
+    assert_int_equal(inside->alibi, (uintptr_t)slopes);
+    assert_int_equal(inside->window, 101);
+    assert_int_equal(inside->ahead, 0);
+    a.window = 32;
+    a.tile_tokens = 48;
+    fake->launches = 0;
+    assert_int_equal(kvk_tiled(kernels, &a, NULL, NULL), KVK_OK);
+    assert_int_equal(fake->launches, 6); /* 17 rows in the first tile, 3 in the second */
+    assert_int_equal(PARAMS(1, unified)->ahead, 0);
+    assert_int_equal(PARAMS(2, unified)->ahead, 3);
+    assert_int_equal(PARAMS(3, dequant)->rows, 3);
+    assert_int_equal(word(0)[6], 69 + 48);
+    assert_int_equal(PARAMS(5, merge)->rows, 3);
+}
+
 /* ---- refusals ---- */
 
 static void bad(const kvk_kernels *k, const struct kvk_tiled_args *a, kvk_status status,
@@ -249,6 +282,8 @@ static void arguments_are_checked(void **state)
     BAD(a.sinks = at(2), KVK_E_ALIGN, "sinks");
     BAD(a.lse = at(2), KVK_E_ALIGN, "lse");
     BAD(a.soft_cap = 30, KVK_E_UNSUPPORTED, "without KVK_SOFT_CAP");
+    BAD(a.alibi = slopes, KVK_E_UNSUPPORTED, "without KVK_ALIBI");
+    BAD(a.window = -1, KVK_E_SHAPE, "window is -1");
     BAD(a.workspace = NULL, KVK_E_ARG, "workspace");
     BAD(a.workspace = workspace + 8, KVK_E_ALIGN, "workspace");
 }
@@ -278,7 +313,7 @@ static void sets_must_go_together(void **state)
     BAD_DENSE(model.value_head_size = 64, "bf16", KVK_E_ARG, "value_head_size is 64");
     BAD_DENSE(model.dtype = KVK_FLOAT16, "bf16", KVK_E_ARG, "dtype");
     BAD_DENSE(model.page_tokens = 64, "fp16", KVK_E_ARG, "expected those of spec \"bf16\"");
-    BAD_DENSE(model.options = KVK_ALIBI, "bf16", KVK_E_UNSUPPORTED, "KVK_ALIBI");
+    BAD_DENSE(model.options = KVK_ALIBI, "bf16", KVK_E_ARG, "prepared with KVK_ALIBI");
     model.kinds = KVK_DEQUANT;
     bad(prepare(&model), &a, KVK_E_ARG, "without KVK_MERGE");
     model.kinds = KVK_MERGE;
@@ -379,6 +414,7 @@ int main(int argc, char **argv)
         TEST(a_chunk_across_two_tiles),
         TEST(sinks_join_once),
         TEST(soft_cap_and_empty_chunks),
+        TEST(windows_and_slopes_count_over_the_whole_sequence),
         TEST(arguments_are_checked),
         TEST(sets_must_go_together),
         TEST(workspace_is_a_formula),
