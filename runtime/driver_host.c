@@ -101,20 +101,10 @@ static kvk_status check_object(const struct object *object, kvk_error *err)
     object_get(object, "target", target, sizeof target);
     if (strcmp(format, "host"))
         return ERR(err, KVK_E_OBJECT, "format %s: host accepted", *format ? format : "missing");
-    int level = host_cpu_target_level(target);
-    if (!level)
-        return ERR(err, KVK_E_OBJECT, "target %s: x86-64-v2, x86-64-v3 or x86-64-v4 accepted",
-                   target);
-    if (!host_cpu_level())
-        return ERR(err, KVK_E_UNSUPPORTED,
-                   "target %s: this host is %s, for which there is no target yet", target,
-                   host_cpu_target());
-    if (level > host_cpu_level())
-        return ERR(err, KVK_E_UNSUPPORTED, "target %s: this processor runs %s", target,
-                   host_cpu_target());
-    if (!object->code_bytes)
-        return ERR(err, KVK_E_OBJECT, "the object holds no code");
-    return KVK_OK;
+    kvk_status status = host_cpu_check(target, host_cpu_level(), host_cpu_target(), err);
+    if (!status && !object->code_bytes)
+        status = ERR(err, KVK_E_OBJECT, "the object holds no code");
+    return status;
 }
 
 static kvk_status load(void *device, const struct object *object, void **out, kvk_error *err)

@@ -5,6 +5,8 @@
 */
 #include "host_cpu.h"
 
+#include "error.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -81,6 +83,20 @@ int host_cpu_target_level(const char *target)
     if (strncmp(target, "x86-64-v", 8) || target[8] < '2' || target[8] > '4' || target[9])
         return 0;
     return target[8] - '0';
+}
+
+kvk_status host_cpu_check(const char *target, int level, const char *here, kvk_error *err)
+{
+    const int wanted = host_cpu_target_level(target);
+    if (!wanted)
+        return ERR(err, KVK_E_OBJECT, "target %s: x86-64-v2, x86-64-v3 or x86-64-v4 accepted",
+                   target);
+    if (!level)
+        return ERR(err, KVK_E_UNSUPPORTED,
+                   "target %s: this host is %s, for which there is no target yet", target, here);
+    if (wanted > level)
+        return ERR(err, KVK_E_UNSUPPORTED, "target %s: this processor runs %s", target, here);
+    return KVK_OK;
 }
 
 unsigned host_cpu_count(void)

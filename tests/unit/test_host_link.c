@@ -178,14 +178,66 @@ static void entries_outside_the_code_are_refused(void **state)
     assert_int_equal(driver_host.open(3, &device, &info, &err), KVK_E_DEVICE);
 }
 
-static void refuse(const struct file *f, kvk_status want, const char *text)
+/* On machines that this one is not. */
+static void processors_that_cannot_run_it_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *target, *here;
+        int level;
+        kvk_status status;
+        const char *text;
+    } cases[] = {
+        {"x86-64-v3", "x86-64-v4", 4, KVK_OK, ""},
+        {"x86-64-v3", "x86-64-v3", 3, KVK_OK, ""},
+        {"x86-64-v3", "x86-64-v2", 2, KVK_E_UNSUPPORTED,
+         "target x86-64-v3: this processor runs x86-64-v2"},
+        {"x86-64-v2", "x86-64", 1, KVK_E_UNSUPPORTED,
+         "target x86-64-v2: this processor runs x86-64"},
+        {"x86-64-v2", "aarch64", 0, KVK_E_UNSUPPORTED,
+         "target x86-64-v2: this host is aarch64, for which there is no target yet"},
+        {"sm_90a", "aarch64", 0, KVK_E_OBJECT, "target sm_90a: x86-64-v2"},
+        {"x86-64-v5", "x86-64-v4", 4, KVK_E_OBJECT, "target x86-64-v5"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kvk_error err = {0};
+        assert_int_equal(host_cpu_check(cases[i].target, cases[i].level, cases[i].here, &err),
+                         cases[i].status);
+        if (!strstr(err.text, cases[i].text))
+            fail_msg("%s: %s", cases[i].text, err.text);
+    }
+}
+
+static void refuse_bytes(const void *f, size_t n, kvk_status want, const char *text)
 {
     void *image;
     size_t bytes, offset;
     kvk_error err = {0};
-    assert_int_equal(link_bytes(f, sizeof *f, &image, &bytes, &offset, &err), want);
+    assert_int_equal(link_bytes(f, n, &image, &bytes, &offset, &err), want);
     if (!strstr(err.text, text))
         fail_msg("%s: %s", text, err.text);
+}
+
+static void refuse(const struct file *f, kvk_status want, const char *text)
+{
+    refuse_bytes(f, sizeof *f, want, text);
+}
+
+/* One section of more than the limit, and two that are so together; the file is zeros that nothing
+** reads. */
+static void huge_code_is_refused(void **state)
+{
+    (void)state;
+    const size_t limit = 64u << 20, n = sizeof(struct file) + limit + 64;
+    struct file *f = calloc(1, n);
+    assert_non_null(f);
+    for (int both = 0; both < 2; both++) {
+        make(f);
+        f->sections[TEXT].sh_size = both ? limit - 64 : limit + 1;
+        f->sections[CONSTANTS].sh_size = 80;
+        refuse_bytes(f, n, KVK_E_UNSUPPORTED, "more than 67108864 bytes of code");
+    }
+    free(f);
 }
 
 static void what_cannot_be_linked_is_named(void **state)
@@ -195,6 +247,12 @@ static void what_cannot_be_linked_is_named(void **state)
     make(&f);
     f.rela[0].r_info = ELF64_R_INFO(OTHER_SYMBOL, R_X86_64_PLT32);
     refuse(&f, KVK_E_UNSUPPORTED, "undefined symbol memset");
+    make(&f);
+    f.symbols[LOCAL_TABLE].st_shndx = STRINGS;
+    refuse(&f, KVK_E_UNSUPPORTED, "symbol table lies in no section that is loaded");
+    make(&f);
+    f.symbols[LOCAL_TABLE].st_shndx = SHN_ABS;
+    refuse(&f, KVK_E_UNSUPPORTED, "symbol table lies in no section that is loaded");
     make(&f);
     f.rela[0].r_info = ELF64_R_INFO(LOCAL_TABLE, R_X86_64_64);
     refuse(&f, KVK_E_UNSUPPORTED, "relocation type 1 in section .text");
@@ -230,7 +288,7 @@ static void what_cannot_be_linked_is_named(void **state)
     refuse(&f, KVK_E_OBJECT, "no symbol table");
     make(&f);
     f.sections[RELA].sh_type = SHT_REL;
-    refuse(&f, KVK_E_UNSUPPORTED, "without addends");
+    refuse(&f, KVK_E_UNSUPPORTED, "relocations without addends");
     make(&f);
     f.head.e_machine = EM_AARCH64;
     refuse(&f, KVK_E_OBJECT, "not a relocatable for x86-64");
@@ -278,6 +336,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_linked_kernel_runs_through_the_driver),
         cmocka_unit_test(entries_outside_the_code_are_refused),
+        cmocka_unit_test(processors_that_cannot_run_it_are_named),
+        cmocka_unit_test(huge_code_is_refused),
         cmocka_unit_test(what_cannot_be_linked_is_named),
         cmocka_unit_test(no_truncation_crashes),
         cmocka_unit_test(no_flipped_byte_crashes),

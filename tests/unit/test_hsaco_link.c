@@ -291,6 +291,77 @@ static void other_files_are_refused(void **state)
     free(object);
 }
 
+/* ---- refusals of what LLVM could have made ---- */
+
+/* The parts of a relocatable that the tests change. */
+struct parts {
+    unsigned char *object;
+    size_t bytes, sections;
+    Elf64_Shdr *section, *code, *rela; /* all, the code, the relocations of code */
+    Elf64_Sym *symbol;                 /* of the first relocation */
+    Elf64_Rela *first;
+};
+
+static void take_apart(struct parts *p)
+{
+    *p = (struct parts){0};
+    p->object = relocatable("gfx942", &p->bytes);
+    const Elf64_Ehdr *head = (const void *)p->object;
+    p->section = (void *)(p->object + head->e_shoff);
+    p->sections = head->e_shnum;
+    for (size_t i = 0; i < p->sections; i++)
+        if (p->section[i].sh_flags & SHF_EXECINSTR && p->section[i].sh_size)
+            p->code = &p->section[i];
+    assert_non_null(p->code);
+    for (size_t i = 0; i < p->sections; i++)
+        if (p->section[i].sh_type == SHT_RELA && &p->section[p->section[i].sh_info] == p->code)
+            p->rela = &p->section[i];
+    assert_non_null(p->rela);
+    p->first = (void *)(p->object + p->rela->sh_offset);
+    p->symbol = (void *)(p->object + p->section[p->rela->sh_link].sh_offset);
+    p->symbol += ELF64_R_SYM(p->first->r_info);
+}
+
+static void refuse_parts(struct parts *p, const char *text)
+{
+    void *image;
+    size_t size;
+    kvk_error err = {0};
+    assert_int_equal(hsaco_link(p->object, p->bytes, &image, &size, &err), KVK_E_UNSUPPORTED);
+    if (!strstr(err.text, text))
+        fail_msg("%s: %s", text, err.text);
+    assert_null(image);
+    free(p->object);
+}
+
+static void what_cannot_be_linked_is_named(void **state)
+{
+    (void)state;
+    struct parts p;
+    take_apart(&p);
+    p.code->sh_flags |= SHF_WRITE;
+    refuse_parts(&p, ": writable or zero-filled data (type 1)");
+    take_apart(&p);
+    p.code->sh_type = SHT_NOBITS;
+    refuse_parts(&p, ": writable or zero-filled data (type 8)");
+    take_apart(&p);
+    p.rela->sh_type = SHT_REL;
+    refuse_parts(&p, ": relocations without addends");
+    take_apart(&p);
+    p.symbol->st_shndx = SHN_COMMON;
+    refuse_parts(&p, " in reserved section 0xfff2");
+    take_apart(&p);
+    p.first->r_info = ELF64_R_INFO(ELF64_R_SYM(p.first->r_info), 6); /* R_AMDGPU_ABS32 */
+    refuse_parts(&p, "relocation of type 6");
+    take_apart(&p);
+    p.symbol->st_shndx = SHN_ABS;
+    refuse_parts(&p, "relocation against a symbol without a place in the file: ");
+    take_apart(&p);
+    p.symbol->st_shndx = (Elf64_Half)(p.rela - p.section); /* not loaded */
+    p.symbol->st_value = p.symbol->st_size = 0;
+    refuse_parts(&p, "relocation against a symbol without a place in the file: ");
+}
+
 static void undefined_symbols_are_named(void **state)
 {
     (void)state;
@@ -323,6 +394,7 @@ int main(void)
         cmocka_unit_test(truncated_input_is_refused),
         cmocka_unit_test(no_byte_matters_too_much),
         cmocka_unit_test(other_files_are_refused),
+        cmocka_unit_test(what_cannot_be_linked_is_named),
         cmocka_unit_test(undefined_symbols_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
