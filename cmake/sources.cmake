@@ -195,6 +195,11 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/amdsim/test_sim.c
   tests/cli/test_oracle.c
   tests/cli/test_safetensors.c
+  tests/fuzz/test_cache.c
+  tests/fuzz/test_name.c
+  tests/fuzz/test_object.c
+  tests/fuzz/test_safetensors.c
+  tests/fuzz/test_spec.c
   tests/ir/test_roles.c
   tests/num/test_fp8.c
   tests/ref/test_options.c
@@ -220,6 +225,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
 
 set(KVKILN_TEST_PARTS # linked into every program of their folder
   tests/cli/cli_sources.c
+  tests/fuzz/replay.c
   tests/num/fp8.c
   tests/ref/test_golden.c
   tests/rt/rt.c)

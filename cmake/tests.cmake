@@ -25,6 +25,8 @@ foreach(test IN LISTS KVKILN_TEST_SOURCES)
   target_link_libraries(${name} PRIVATE ref everything dep_jansson dep_cmocka)
 endforeach()
 
+target_sources(fuzz_test_safetensors PRIVATE cli/cli.c cli/safetensors.c)
+
 foreach(fake IN LISTS KVKILN_TEST_FAKES)
   get_filename_component(name ${fake} NAME_WE)
   add_library(${name} MODULE ${fake})

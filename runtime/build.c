@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TILE_MOST = 1 << 20 };
+
 void kernel_free(kvk_context *ctx, struct kernel *k)
 {
     if (!k)
@@ -22,6 +24,17 @@ void kernel_free(kvk_context *ctx, struct kernel *k)
     free(k->bytes);
     free(k->key);
     free(k);
+}
+
+/* A line that only some kinds have: 0 if it is not there. Launches multiply by it without looking. */
+static kvk_status read_tile(const struct kernel *k, const char *name, long long *out,
+                            kvk_error *err)
+{
+    *out = 0;
+    if (object_get_int(&k->object, name, out) && (*out < 0 || *out > TILE_MOST))
+        return ERR(err, KVK_E_OBJECT, "kernel %s: manifest: %s is %lld, accepted 0..%d", k->name,
+                   name, *out, TILE_MOST);
+    return KVK_OK;
 }
 
 static kvk_status check_manifest(const kvk_context *ctx, struct kernel *k, kvk_error *err)
@@ -36,13 +49,10 @@ static kvk_status check_manifest(const kvk_context *ctx, struct kernel *k, kvk_e
     if (!object_get(&k->object, "target", target, sizeof target) ||
         strcmp(target, ctx->info.target) != 0)
         return ERR(err, KVK_E_OBJECT, "kernel %s is not made for %s", k->name, ctx->info.target);
-    if (!object_get_int(&k->object, "rows", &k->rows))
-        k->rows = 0;
-    if (!object_get_int(&k->object, "vectors", &k->vectors))
-        k->vectors = 0;
-    if (!object_get_int(&k->object, "tile_tokens", &k->tile_tokens))
-        k->tile_tokens = 0;
-    return KVK_OK;
+    kvk_status status = read_tile(k, "rows", &k->rows, err);
+    if (!status)
+        status = read_tile(k, "vectors", &k->vectors, err);
+    return status ? status : read_tile(k, "tile_tokens", &k->tile_tokens, err);
 }
 
 static kvk_status find_entry(kvk_context *ctx, struct kernel *k, const char *kind,

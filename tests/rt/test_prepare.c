@@ -364,6 +364,26 @@ static void manifests_must_be_whole(void **state)
     rt_generator.drop = NULL;
 }
 
+/* Launches multiply and divide by them: found by fuzzing cache entries. */
+static void numbers_of_manifests_are_bounded(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"rows", "vectors", "tile_tokens"};
+    static const char *const right[] = {"rows 16", "vectors 4", "tile_tokens 64"};
+    static const char *const numbers[] = {"-1", "1048577", "9223372036854775807",
+                                          "-9223372036854775808"};
+    for (size_t i = 0; i < 3; i++)
+        for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) {
+            char line[64];
+            kvk_context *ctx = rt_open(NULL);
+            snprintf(line, sizeof line, "%s %s", names[i], numbers[n]);
+            rt_generator.drop = right[i];
+            rt_generator.extra = line;
+            expect_failure(ctx, rt_model(), KVK_E_OBJECT, "accepted 0..1048576");
+            kvk_close(ctx);
+        }
+}
+
 static void old_driver_gets_ptx(void **state)
 {
     (void)state;
@@ -506,6 +526,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(wrong_generators_are_refused, setup),
         cmocka_unit_test_setup(missing_generator_says_what_is_missing, setup),
         cmocka_unit_test_setup(manifests_must_be_whole, setup),
+        cmocka_unit_test_setup(numbers_of_manifests_are_bounded, setup),
         cmocka_unit_test_setup(old_driver_gets_ptx, setup),
         cmocka_unit_test_setup(models_are_checked, setup),
         cmocka_unit_test_setup(spec_files_go_through_the_generator, setup),
