@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* generator.h - the generator's function table: linked in, or
- * out of libkvkiln-gen.so beside the executable. */
+ * out of libkvkiln-gen.so beside the runtime library. */
 #ifndef KVKILN_CLI_GENERATOR_H
 #define KVKILN_CLI_GENERATOR_H
 

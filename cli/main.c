@@ -29,7 +29,20 @@ static void help(FILE *to)
     fprintf(to, "Usage: kvkiln COMMAND [OPTION...]\nQuantised KV caches by generated kernels.\n\n");
     for (int i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-9s %s\n", commands[i].name, commands[i].what);
-    fprintf(to, "\n`kvkiln COMMAND --help` tells more; `kvkiln --version` prints the version.\n");
+    fprintf(to,
+            "\nA SPEC is a preset's name or the path of a .lua file. A DEVICE is auto (the first usable of\n"
+            "CUDA, HIP and host), host, cuda:N or hip:N. Results go to stdout, messages to stderr.\n\n"
+            "Exit status:\n"
+            "  0  done; all that was compared passed\n"
+            "  1  a comparison failed, or a kernel could not be made\n"
+            "  2  usage, a file or spec that cannot be read, nothing to compare\n"
+            "  3  the named device (or any device) cannot be used\n\n"
+            "Environment:\n"
+            "  KVKILN_CACHE_DIR  folder of compiled kernels; empty: none (else $XDG_CACHE_HOME/kvkiln,\n"
+            "                    ~/.cache/kvkiln)\n"
+            "  KVKILN_SPECS      folders of specs, colon-separated, looked in before those that ship\n"
+            "  KVKILN_GENERATOR  path of libkvkiln-gen.so (else the one beside libkvkiln.so)\n\n"
+            "`kvkiln COMMAND --help` tells more; `kvkiln --version` prints the version.\n");
 }
 
 /* A result that could not be written is no result. */

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-char *paths_executable_dir(void)
+static char *executable_dir(void)
 {
     char path[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -32,7 +32,7 @@ static int is_dir(const char *path)
 /* Folder `relative` to the executable if it exists, malloc'd. */
 static char *beside(const char *relative)
 {
-    char *dir = paths_executable_dir(), *path = cli_format("%s/%s", dir, relative);
+    char *dir = executable_dir(), *path = cli_format("%s/%s", dir, relative);
     free(dir);
     if (is_dir(path))
         return path;
@@ -49,13 +49,20 @@ static char *join(char *list, const char *item)
     return joined;
 }
 
+/* Of an installed tree, or else of the source tree above out/bin: what lies two folders above an
+ * installed executable is not ours. */
+static char *shipped(const char *installed, const char *tree)
+{
+    char *path = beside(installed);
+    return path ? path : beside(tree);
+}
+
 char *paths_specs(const char *option)
 {
-    char *tree = beside("../../specs"), *installed = beside("../share/kvkiln/specs");
+    char *ours = shipped("../share/kvkiln/specs", "../../specs");
     char *list = join(join(cli_format("%s", ""), option), getenv("KVKILN_SPECS"));
-    list = join(join(list, tree), installed);
-    free(tree);
-    free(installed);
+    list = join(list, ours);
+    free(ours);
     return list;
 }
 
@@ -63,6 +70,5 @@ char *paths_data(const char *option)
 {
     if (option)
         return is_dir(option) ? cli_format("%s", option) : NULL;
-    char *tree = beside("../../tests/data");
-    return tree ? tree : beside("../share/kvkiln/data");
+    return shipped("../share/kvkiln/data", "../../tests/data");
 }

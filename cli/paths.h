@@ -4,9 +4,6 @@
 #ifndef KVKILN_CLI_PATHS_H
 #define KVKILN_CLI_PATHS_H
 
-/* Folder of the running executable, malloc'd; "." when unknown. */
-char *paths_executable_dir(void);
-
 /* Colon-separated spec folders, malloc'd: --specs,
  * $KVKILN_SPECS, then those beside the executable that exist. */
 char *paths_specs(const char *option);

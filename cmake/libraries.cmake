@@ -17,7 +17,8 @@ if(NOT KVKILN_STATIC)
   target_link_libraries(kvkiln PRIVATE runtime-objects Threads::Threads m ${CMAKE_DL_LIBS})
   target_include_directories(kvkiln INTERFACE ${CMAKE_SOURCE_DIR}/runtime)
   target_link_options(kvkiln PRIVATE ${KVKILN_LIBRARY_LINK})
-  set_target_properties(kvkiln PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
+  set(KVKILN_SOVERSION ${PROJECT_VERSION_MAJOR}) # binary compatibility of runtime/kvkiln.h: docs/embedding.md
+  set_target_properties(kvkiln PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${KVKILN_SOVERSION})
 endif()
 if(NOT KVKILN_GENERATOR)
   return()
@@ -33,7 +34,9 @@ add_dependencies(gen-objects build_id embedded_specs)
 if(NOT KVKILN_STATIC)
   add_library(kvkiln-gen SHARED)
   target_link_libraries(kvkiln-gen PRIVATE gen-objects dep_llvm dep_lua Threads::Threads m ${CMAKE_DL_LIBS})
-  target_link_options(kvkiln-gen PRIVATE ${KVKILN_LIBRARY_LINK})
+  target_link_options(kvkiln-gen PRIVATE ${KVKILN_LIBRARY_LINK}
+    -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/generator.map)
+  set_target_properties(kvkiln-gen PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/generator.map)
 endif()
 
 # ---- everything, for tests of private functions and for static executables ----
@@ -57,12 +60,4 @@ else()
   target_sources(kvkiln-cli PRIVATE ${KVKILN_TEXTS_SOURCE}) # the library exports its public functions only
   target_link_libraries(kvkiln-cli PRIVATE kvkiln dep_jansson Threads::Threads m ${CMAKE_DL_LIBS})
   add_dependencies(kvkiln-cli kvkiln-gen)
-endif()
-
-# ---- installation ----
-include(GNUInstallDirs)
-install(TARGETS kvkiln-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-if(NOT KVKILN_STATIC)
-  install(TARGETS kvkiln kvkiln-gen LIBRARY DESTINATION lib) # rpath: $ORIGIN/../lib
-  install(FILES runtime/kvkiln.h runtime/status.def DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kvkiln)
 endif()

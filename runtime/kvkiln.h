@@ -38,11 +38,20 @@ extern "C" {
 #define KVK_VERSION_MINOR 1
 #define KVK_VERSION_PATCH 0
 
+/* One number to compare with: 0.1.0 is 100. kvk_version() tells which library the program runs with. */
+#define KVK_VERSION (KVK_VERSION_MAJOR * 10000 + KVK_VERSION_MINOR * 100 + KVK_VERSION_PATCH)
+
 #if defined(__GNUC__)
 #define KVK_API __attribute__((visibility("default")))
 #else
 #define KVK_API
 #endif
+
+/*
+** ---- Part 1: what engines build on. Within a major version nothing here changes its meaning, number or place: structs
+** grow at their end, enumerations get new values, and a program compiled against an older header runs with a newer library.
+** Before 1.0 a minor version may break this, and says so in CHANGELOG.md. KVK_VERSION_MAJOR is the library's SOVERSION. ----
+*/
 
 typedef enum kvk_status {
 #define STATUS(name, value, meaning) KVK_##name = value,
@@ -219,6 +228,41 @@ struct kvk_dequant_args {
     kvk_index table_type;        /* of block_table */
 };
 
+KVK_API const char *kvk_version(void);
+KVK_API const char *kvk_status_name(kvk_status status);
+
+/* Opens one device. The options are copied. On success *out must be closed. */
+KVK_API kvk_status kvk_open(const struct kvk_options *options, kvk_context **out, kvk_error *err);
+
+/* Frees every kernel, module and handle of the context. NULL is allowed. No launch may be running. */
+KVK_API void kvk_close(kvk_context *ctx);
+
+/* What was opened: "cuda:0", the device's own name, the target kernels are made for ("sm_90a"), and why it was chosen. */
+struct kvk_device_info {
+    size_t size;
+    const char *device, *name, *target, *reason; /* borrowed from the context */
+    int64_t memory_bytes;
+    int multiprocessors;
+};
+KVK_API kvk_status kvk_device(const kvk_context *ctx, struct kvk_device_info *info, kvk_error *err);
+
+/* Resolves all kernels of a model now: loaded -> cache -> compile. The same model twice returns the same pointer. */
+KVK_API kvk_status kvk_prepare(kvk_context *ctx, const struct kvk_model *model, const kvk_kernels **out, kvk_error *err);
+
+KVK_API kvk_status kvk_layout(const kvk_kernels *kernels, struct kvk_layout *out, kvk_error *err);
+
+/* Bytes that decode and unified need for any call within the limits: a closed formula, no device access. */
+KVK_API size_t kvk_workspace_bytes(const kvk_kernels *kernels, const struct kvk_limits *limits);
+
+KVK_API kvk_status kvk_store(const kvk_kernels *k, const struct kvk_store_args *args, kvk_stream stream, kvk_error *err);
+KVK_API kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *args, kvk_stream stream, kvk_error *err);
+KVK_API kvk_status kvk_unified(const kvk_kernels *k, const struct kvk_unified_args *args, kvk_stream stream, kvk_error *err);
+KVK_API kvk_status kvk_dequant(const kvk_kernels *k, const struct kvk_dequant_args *args, kvk_stream stream, kvk_error *err);
+
+/*
+** ---- Part 2: younger calls and services for tools. These may still change from one minor version to the next. ----
+*/
+
 /* One side of a merge: a partial result over some keys, and the natural log-sum-exp of its scores (-inf: no key). */
 struct kvk_partial {
     struct kvk_rows out;         /* [rows][H][Dv] */
@@ -273,37 +317,6 @@ struct kvk_copy_args {
     int64_t items;
     int32_t pages;
 };
-
-KVK_API const char *kvk_version(void);
-KVK_API const char *kvk_status_name(kvk_status status);
-
-/* Opens one device. The options are copied. On success *out must be closed. */
-KVK_API kvk_status kvk_open(const struct kvk_options *options, kvk_context **out, kvk_error *err);
-
-/* Frees every kernel, module and handle of the context. NULL is allowed. No launch may be running. */
-KVK_API void kvk_close(kvk_context *ctx);
-
-/* What was opened: "cuda:0", the device's own name, the target kernels are made for ("sm_90a"), and why it was chosen. */
-struct kvk_device_info {
-    size_t size;
-    const char *device, *name, *target, *reason; /* borrowed from the context */
-    int64_t memory_bytes;
-    int multiprocessors;
-};
-KVK_API kvk_status kvk_device(const kvk_context *ctx, struct kvk_device_info *info, kvk_error *err);
-
-/* Resolves all kernels of a model now: loaded -> cache -> compile. The same model twice returns the same pointer. */
-KVK_API kvk_status kvk_prepare(kvk_context *ctx, const struct kvk_model *model, const kvk_kernels **out, kvk_error *err);
-
-KVK_API kvk_status kvk_layout(const kvk_kernels *kernels, struct kvk_layout *out, kvk_error *err);
-
-/* Bytes that decode and unified need for any call within the limits: a closed formula, no device access. */
-KVK_API size_t kvk_workspace_bytes(const kvk_kernels *kernels, const struct kvk_limits *limits);
-
-KVK_API kvk_status kvk_store(const kvk_kernels *k, const struct kvk_store_args *args, kvk_stream stream, kvk_error *err);
-KVK_API kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *args, kvk_stream stream, kvk_error *err);
-KVK_API kvk_status kvk_unified(const kvk_kernels *k, const struct kvk_unified_args *args, kvk_stream stream, kvk_error *err);
-KVK_API kvk_status kvk_dequant(const kvk_kernels *k, const struct kvk_dequant_args *args, kvk_stream stream, kvk_error *err);
 
 KVK_API kvk_status kvk_merge(const kvk_kernels *k, const struct kvk_merge_args *args, kvk_stream stream, kvk_error *err);
 KVK_API kvk_status kvk_tiled(const kvk_kernels *k, const struct kvk_tiled_args *args, kvk_stream stream, kvk_error *err);

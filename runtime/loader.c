@@ -54,20 +54,29 @@ static kvk_status load_library(kvk_context *ctx, void **library, kvk_error *err)
                why ? why : path);
 }
 
-static kvk_status check(const struct gen_api *api, kvk_error *err)
+/* File of the generator's library, for messages; borrowed. */
+static const char *file_of(generator_function *get)
+{
+    Dl_info info;
+    const void *address;
+    memcpy(&address, &get, sizeof address);
+    return dladdr(address, &info) && info.dli_fname ? info.dli_fname : GENERATOR_FILE;
+}
+
+static kvk_status check(const struct gen_api *api, generator_function *get, kvk_error *err)
 {
     if (!api)
-        return ERR(err, KVK_E_GENERATOR, "the generator has no table of functions");
+        return ERR(err, KVK_E_GENERATOR, "%s has no table of functions", file_of(get));
     if (api->version != KVK_GEN_API_VERSION)
         return ERR(err, KVK_E_GENERATOR,
-                   "the generator has interface version %u, this runtime needs %d: install "
+                   "%s has interface version %u, this runtime needs %d: install "
                    "the " GENERATOR_FILE " that came with it",
-                   (unsigned)api->version, KVK_GEN_API_VERSION);
+                   file_of(get), (unsigned)api->version, KVK_GEN_API_VERSION);
     if (strcmp(api->build_id, KVK_BUILD_ID) != 0)
         return ERR(err, KVK_E_GENERATOR,
-                   "the generator is build %s, this runtime belongs to build %s: install "
+                   "%s is build %s, this runtime belongs to build %s: install "
                    "the " GENERATOR_FILE " that came with it",
-                   api->build_id, KVK_BUILD_ID);
+                   file_of(get), api->build_id, KVK_BUILD_ID);
     return KVK_OK;
 }
 
@@ -81,11 +90,12 @@ static kvk_status find(kvk_context *ctx, const struct gen_api **out, kvk_error *
             return status;
         void *symbol = dlsym(library, "kvk_generator");
         if (!symbol)
-            return ERR(err, KVK_E_GENERATOR, "the generator's library has no kvk_generator");
+            return ERR(err, KVK_E_GENERATOR, "%s has no kvk_generator",
+                       *ctx->generator_path ? ctx->generator_path : GENERATOR_FILE);
         memcpy(&get, &symbol, sizeof get);
     }
     *out = get();
-    return check(*out, err);
+    return check(*out, get, err);
 }
 
 kvk_status loader_get(kvk_context *ctx, const struct gen_api **out, kvk_error *err)

@@ -55,7 +55,7 @@ def suites(args, kvkiln):
         files = sorted(glob.glob(os.path.join(args.root, folder, "*.safetensors")))
         if files:
             found.append((name, [kvkiln, "check", "--device", "host"] + files))
-    for folder in ("amdsim", "ir", "cli", "fails", "rt", "fuzz", "ref", "unit", "num", "gpu"):
+    for folder in ("amdsim", "install", "ir", "cli", "fails", "rt", "fuzz", "ref", "unit", "num", "gpu"):
         for program in sorted(glob.glob(f"{programs}/{folder}_test_*")):
             found.append((os.path.basename(program), [program]))
         for script in sorted(glob.glob(f"{args.root}/tests/{folder}/test_*.py")):

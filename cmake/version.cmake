@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# The version has one place: runtime/kvkiln.h. A change of the header's numbers configures anew.
+function(kvkiln_version variable)
+  set(numbers "")
+  foreach(part MAJOR MINOR PATCH)
+    file(STRINGS runtime/kvkiln.h line REGEX "^#define KVK_VERSION_${part} [0-9]+$")
+    if(NOT line)
+      message(FATAL_ERROR "runtime/kvkiln.h has no KVK_VERSION_${part}")
+    endif()
+    string(REGEX REPLACE ".* " "" number "${line}")
+    list(APPEND numbers ${number})
+  endforeach()
+  list(JOIN numbers "." version)
+  set(${variable} ${version} PARENT_SCOPE)
+endfunction()
