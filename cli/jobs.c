@@ -19,7 +19,8 @@ enum {
     OPT_GQA,
     OPT_PAGE,
     OPT_DTYPE,
-    OPT_OPTIONS
+    OPT_OPTIONS,
+    OPT_PLAN
 };
 
 static const struct argp_option options[] = {
@@ -35,7 +36,12 @@ static const struct argp_option options[] = {
     {"page", OPT_PAGE, "N,...", 0, "tokens a page (default 16)", 1},
     {"options", OPT_OPTIONS, "O,...", 0,
      "of decode and unified: none (default), soft_cap, alibi, or some joined by +", 1},
-    {"specs", OPT_SPECS, "DIR", 0, "look for presets here first", 1},
+    {"plan", OPT_PLAN, "FIELD=N,...", 0,
+     "of decode and unified, for experiments: warps, subtiles, prefetch, min_ctas instead of what "
+     "the "
+     "tuned tables say; '' for rules alone",
+     1},
+    {"specs", OPT_SPECS, "DIR", 0, "look for presets and tuned tables here first", 1},
     {0},
 };
 
@@ -90,6 +96,14 @@ static void option_items(struct argp_state *state, char *arg, struct number_list
                        texts.items[i]);
 }
 
+static void plan_option(struct argp_state *state, const char *arg)
+{
+    struct tuned_plan values;
+    kvk_error err;
+    if (tuned_plan_parse("--plan", arg, &values, &err))
+        argp_error(state, "%s", err.text);
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct job_lists *lists = state->input;
@@ -106,6 +120,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_PAGE: number_items(state, "page", arg, 65536, &lists->pages); return 0;
     case OPT_OPTIONS: option_items(state, arg, &lists->options); return 0;
     case OPT_SPECS: lists->spec_dir = arg; return 0;
+    case OPT_PLAN:
+        plan_option(state, arg);
+        lists->plan = arg;
+        return 0;
     case ARGP_KEY_ARGS:
         lists->specs = state->argv + state->next;
         lists->nspecs = state->argc - state->next;
@@ -308,6 +326,36 @@ static void drop_twins(struct jobs *jobs)
     free(order);
 }
 
+/* Plan values from outside: --plan's, or a tuned table's. */
+static int set_plan(const struct job_lists *lists, const char *dirs, struct job *job)
+{
+    kvk_error err = {0};
+    struct tuned_plan values;
+    struct gen_request *r = &job->request;
+    if (strcmp(r->kind, "decode") != 0 && strcmp(r->kind, "unified") != 0)
+        return 1;
+    if (lists->plan) {
+        tuned_plan_parse("--plan", lists->plan, &values, NULL);
+        tuned_plan_format(&values, job->tuned.plan, sizeof job->tuned.plan);
+    } else if (tuned_lookup(dirs, r, &job->tuned, &err)) {
+        cli_error("tuned table", &err);
+        return 0;
+    }
+    r->plan = job->tuned.plan;
+    r->plan_source = lists->plan ? NULL : job->tuned.source;
+    return 1;
+}
+
+static int set_plans(const struct job_lists *lists, struct jobs *jobs)
+{
+    char *dirs = paths_specs(lists->spec_dir);
+    int good = 1;
+    for (int i = 0; i < jobs->count && good; i++)
+        good = set_plan(lists, dirs, &jobs->items[i]);
+    free(dirs);
+    return good;
+}
+
 int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum jobs_default left_out,
               struct jobs *out)
 {
@@ -334,7 +382,7 @@ int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum job
     out->spec_errors = cli_alloc((size_t)lists->nspecs, sizeof *out->spec_errors);
     expand_all(&e, lists, left_out);
     drop_twins(out);
-    return 1;
+    return set_plans(lists, out);
 }
 
 void jobs_free(struct jobs *jobs)

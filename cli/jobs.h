@@ -6,7 +6,7 @@
 #ifndef KVKILN_CLI_JOBS_H
 #define KVKILN_CLI_JOBS_H
 
-#include "../runtime/gen_api.h"
+#include "../runtime/tuned.h"
 
 #include <argp.h>
 
@@ -30,6 +30,7 @@ struct job_lists {
     struct number_list head_sizes, value_head_sizes, gqas, pages;
     struct number_list options; /* sets of kvk_option_bits, for decode and unified */
     const char *spec_dir;
+    const char *plan; /* of decode and unified; NULL: what the tuned tables say */
 };
 
 /* Parser of the options and of SPEC..., to be used as a child:
@@ -41,6 +42,7 @@ struct job {
     const char *spec, *family;
     char *name; /* of the kernel; NULL when it cannot be one: `error` says why */
     char *error;
+    struct tuned tuned; /* what request.plan and plan_source point at (set when all jobs stand) */
 };
 
 struct jobs {

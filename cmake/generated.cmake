@@ -22,7 +22,9 @@ add_custom_command(OUTPUT ${KVKILN_EMBED_SOURCES}
   DEPENDS ${KVKILN_SPEC_FILES} ${CMAKE_SOURCE_DIR}/cmake/embed_specs.cmake COMMENT "presets" VERBATIM)
 add_custom_target(embedded_specs DEPENDS ${KVKILN_EMBED_SOURCES})
 
-# Canonical texts of the same presets, so that the runtime needs no Lua to know them.
+# Canonical texts of the same presets, so that the runtime needs no Lua to know them, and the tuned tables.
+set(tuned_paths ${KVKILN_TUNED_FILES})
+list(TRANSFORM tuned_paths PREPEND ${CMAKE_SOURCE_DIR}/)
 set(KVKILN_TEXTS_SOURCE ${KVKILN_GENERATED}/embedded_texts.c)
 if(KVKILN_EMBEDDED)
   configure_file(${KVKILN_EMBEDDED} ${KVKILN_TEXTS_SOURCE} COPYONLY)
@@ -32,7 +34,8 @@ elseif(KVKILN_GENERATOR)
   target_include_directories(embed_texts PRIVATE ${KVKILN_GENERATED})
   add_dependencies(embed_texts build_id embedded_specs)
   add_custom_command(OUTPUT ${KVKILN_TEXTS_SOURCE}
-    COMMAND embed_texts ${KVKILN_TEXTS_SOURCE} DEPENDS embed_texts COMMENT "canonical preset texts" VERBATIM)
+    COMMAND embed_texts ${KVKILN_TEXTS_SOURCE} ${tuned_paths} DEPENDS embed_texts ${KVKILN_TUNED_FILES}
+    COMMENT "canonical preset texts, tuned tables" VERBATIM)
 else()
   message(FATAL_ERROR "without the generator, KVKILN_EMBEDDED must name the embedded_texts.c of a native build")
 endif()

@@ -40,7 +40,7 @@ if(NOT KVKILN_STATIC)
 endif()
 
 # ---- everything, for tests of private functions and for static executables ----
-# request.c and four files of runtime/ belong to both halves: once here
+# request.c and five files of runtime/ belong to both halves: once here
 add_library(everything STATIC $<TARGET_OBJECTS:runtime-objects>
   $<FILTER:$<TARGET_OBJECTS:gen-objects>,EXCLUDE,/runtime/|gen/request[.]c>)
 target_link_libraries(everything INTERFACE dep_llvm dep_lua Threads::Threads m ${CMAKE_DL_LIBS})
@@ -57,7 +57,9 @@ if(KVKILN_STATIC)
   target_link_libraries(kvkiln-cli PRIVATE everything dep_jansson)
   target_link_options(kvkiln-cli PRIVATE ${KVKILN_STATIC_LINK})
 else()
-  target_sources(kvkiln-cli PRIVATE ${KVKILN_TEXTS_SOURCE}) # the library exports its public functions only
+  # the library exports its public functions only
+  target_sources(kvkiln-cli PRIVATE ${KVKILN_TEXTS_SOURCE} runtime/error.c runtime/tuned.c runtime/tuned_plan.c
+    runtime/tuned_read.c)
   target_link_libraries(kvkiln-cli PRIVATE kvkiln dep_jansson Threads::Threads m ${CMAKE_DL_LIBS})
   add_dependencies(kvkiln-cli kvkiln-gen)
 endif()

@@ -33,6 +33,9 @@ set(KVKILN_RUNTIME_SOURCES
   runtime/object.c
   runtime/prepare.c
   runtime/tiled.c
+  runtime/tuned.c
+  runtime/tuned_plan.c
+  runtime/tuned_read.c
   gen/request.c)
 
 set(KVKILN_GEN_SOURCES
@@ -93,7 +96,8 @@ set(KVKILN_GEN_SOURCES
   runtime/assembler.c
   runtime/env.c
   runtime/error.c
-  runtime/object.c)
+  runtime/object.c
+  runtime/tuned_plan.c)
 
 set(KVKILN_SPEC_SOURCES # what reads a spec: for the tool that embeds their texts
   gen/codebook.c
@@ -116,6 +120,8 @@ set(KVKILN_SPEC_FILES # in the order in which `kvkiln presets` lists them
   specs/fp8_e4m3.lua
   specs/fp16.lua
   specs/bf16.lua)
+
+set(KVKILN_TUNED_FILES) # specs/tuned/TARGET.lua: measured plan values, docs/tuning.md
 
 set(KVKILN_CLI_SOURCES
   cli/bench_compile.c
@@ -221,7 +227,8 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/unit/test_hsaco_link.c
   tests/unit/test_limits.c
   tests/unit/test_name.c
-  tests/unit/test_spec.c)
+  tests/unit/test_spec.c
+  tests/unit/test_tuned.c)
 
 set(KVKILN_TEST_PARTS # linked into every program of their folder
   tests/cli/cli_sources.c
@@ -288,14 +295,16 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/templates.h
   templates/kinds.def
   runtime/abi.def
+  runtime/plan.def
   runtime/object.h
+  runtime/tuned.h
   runtime/host_abi.h)
 
 file(GLOB found CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} runtime/*.c gen/*.[ch] gen/*.def templates/*.[ch]
-  templates/*.def cli/*.c specs/*.lua tests/*/*.c)
+  templates/*.def cli/*.c specs/*.lua specs/tuned/*.lua tests/*/*.c)
 list(REMOVE_ITEM found ${KVKILN_RUNTIME_SOURCES} ${KVKILN_CLI_SOURCES} ${KVKILN_REF_SOURCES} ${KVKILN_NUM_SOURCES}
   ${KVKILN_AMDSIM_SOURCES} ${KVKILN_AMDSIM_DRIVER} ${KVKILN_TEST_SOURCES} ${KVKILN_TEST_PARTS} ${KVKILN_TEST_FAKES}
-  ${KVKILN_ID_FILES} ${KVKILN_SPEC_FILES})
+  ${KVKILN_ID_FILES} ${KVKILN_SPEC_FILES} ${KVKILN_TUNED_FILES})
 if(found)
   list(JOIN found ", " found)
   message(WARNING "in no list of cmake/sources.cmake: ${found}")

@@ -52,7 +52,8 @@ kvk_status pipeline_plan(const struct gen_request *r, struct plan *plan, kvk_err
     if (layout < 0)
         return ERR(err, KVK_E_ARG, "layout: %s: accepted aos, soa", r->layout);
     if (kind < 0)
-        return ERR(err, KVK_E_ARG, "kind: %s: accepted store, decode, unified, dequant, merge, copy", r->kind);
+        return ERR(err, KVK_E_ARG,
+                   "kind: %s: accepted store, decode, unified, dequant, merge, copy", r->kind);
     if (!target)
         return ERR(err, KVK_E_UNSUPPORTED,
                    "target: %s: unknown; see kvkiln build --help for the list", r->target);
@@ -64,7 +65,7 @@ kvk_status pipeline_plan(const struct gen_request *r, struct plan *plan, kvk_err
                            .page_tokens = r->page_tokens,
                            .dtype = r->dtype ? r->dtype : KVK_BFLOAT16,
                            .options = r->options};
-    return plan_make(&spec, &geo, target, (enum kind)kind, plan, err);
+    return plan_make_set(&spec, &geo, target, (enum kind)kind, r->plan, r->plan_source, plan, err);
 }
 
 /* Symbols are the name's, with what PTX does not allow in one replaced. */

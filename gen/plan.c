@@ -48,6 +48,13 @@ __attribute__((format(printf, 3, 4))) static void because(struct plan *p, const 
     p->why[p->nwhy++].field = field;
 }
 
+/* What was set from outside, else the rule's value. */
+static int pick(struct plan *p, enum plan_field field, int rule)
+{
+    p->rule.value[field] = rule;
+    return p->set.value[field] == TUNED_RULE ? rule : p->set.value[field];
+}
+
 static enum plan_operand operand_of(const struct codec *c)
 {
     return c->kind == CODEC_BLOCK_FLOAT || c->format == FLOAT_BF16 ? OPERAND_BF16_SPLIT
@@ -131,7 +138,7 @@ static void plan_warps(struct plan *p)
     bool wide = t->mma.groups == 1 || (t->mma.groups == 2 && p->geo.head_size > 128);
     if (wide) /* a lane holds (half of) whole operand rows: the registers are theirs */
         most /= 2;
-    p->warps = ATTEND_WARPS;
+    p->warps = pick(p, PLAN_warps, ATTEND_WARPS);
     p->dim_warps = 1;
     while (accumulators(p) > most && p->dim_warps < p->warps && slice(p) % 2 == 0)
         p->dim_warps *= 2;
@@ -159,7 +166,7 @@ static void plan_step(struct plan *p)
     const struct target *t = p->target;
     bool two = t->mma.y_tile == 8 && accumulators(p) <= 32 && p->key_operand == OPERAND_F16 &&
                p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
-    p->subtiles = two ? 2 : 1;
+    p->subtiles = pick(p, PLAN_subtiles, two ? 2 : 1);
     because(p, "subtiles", "%s",
             two ? "two 16-token products a step share one update of the running maximum"
                 : "one 16-token product a step: registers go to output sums and operands");
@@ -169,7 +176,7 @@ static void plan_step(struct plan *p)
             p->paged_subtiles ? "16 tokens always lie in one page and share its look-up"
                               : "pages end inside 16 tokens: each token looks its page up");
     bool small = accumulators(p) <= 64 && p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
-    p->prefetch = t->family != FAMILY_HOST && t->mma.groups > 2 && small;
+    p->prefetch = pick(p, PLAN_prefetch, t->family != FAMILY_HOST && t->mma.groups > 2 && small);
     because(p, "prefetch", "%s",
             p->prefetch ? "codes of the next step are in flight while this one is computed"
                         : "no registers (or, on a CPU, no use) for a step in flight");
@@ -185,7 +192,8 @@ static void plan_attend(struct plan *p)
                  p->paged_subtiles && p->prefetch && !p->geo.options &&
                  p->key_operand == OPERAND_F16 &&
                  !p->slot.key.norm_at_read; /* else it would spill */
-    p->min_ctas = t->family == FAMILY_NVPTX && t->flags & TF_BULK_COPY && tight ? 3 : 0;
+    p->min_ctas = pick(p, PLAN_min_ctas,
+                       t->family == FAMILY_NVPTX && t->flags & TF_BULK_COPY && tight ? 3 : 0);
     because(p, "min_ctas", "%s",
             p->min_ctas ? "168 registers a thread: 12 warps hide more latency than the registers "
                           "would (measured, sm_90a)"
@@ -235,10 +243,35 @@ static kvk_status check_limits(const struct plan *p, kvk_error *err)
     return check_values(p, err);
 }
 
-kvk_status plan_make(const struct spec *spec, const struct geometry *geo,
-                     const struct target *target, enum kind kind, struct plan *out, kvk_error *err)
+static kvk_status refuse_set(const struct plan *p, kvk_error *err, enum plan_field field,
+                             const char *accepted)
 {
-    *out = (struct plan){.spec = *spec, .geo = *geo, .target = target, .kind = kind};
+    return ERR(err, KVK_E_ARG, "plan: %s %d: %s for %s takes %s", tuned_field_name(field),
+               p->set.value[field], kind_name(p->kind), p->target->name, accepted);
+}
+
+/* Do the values from outside suit this kernel? */
+static kvk_status check_set(const struct plan *p, kvk_error *err)
+{
+    const int *set = p->set.value;
+    int warps = set[PLAN_warps];
+    bool attends = p->kind == KIND_DECODE || p->kind == KIND_UNIFIED;
+    for (int i = 0; i < PLAN_FIELDS && !attends; i++)
+        if (set[i] != TUNED_RULE)
+            return refuse_set(p, err, (enum plan_field)i, "none");
+    if (warps != TUNED_RULE && (warps & (warps - 1) || warps != p->warps))
+        return refuse_set(p, err, PLAN_warps, "powers of two whose query rows fit shared memory");
+    if (p->target->family != FAMILY_NVPTX && set[PLAN_min_ctas] > 0)
+        return refuse_set(p, err, PLAN_min_ctas, "0: only sm_ targets limit registers");
+    return KVK_OK;
+}
+
+static kvk_status make(struct plan *out, kvk_error *err)
+{
+    const struct spec *spec = &out->spec;
+    const struct geometry *geo = &out->geo;
+    const struct target *target = out->target;
+    enum kind kind = out->kind;
     kvk_status status = spec_check_geometry(spec, geo, err);
     if (!status)
         status = slot_make(spec, geo, &out->slot, err);
@@ -258,7 +291,36 @@ kvk_status plan_make(const struct spec *spec, const struct geometry *geo,
     }
     out->vectors = out->warps;
     out->threads = out->warps * target->warp;
-    return KVK_OK;
+    return check_set(out, err);
+}
+
+kvk_status plan_make_set(const struct spec *spec, const struct geometry *geo,
+                         const struct target *target, enum kind kind, const char *values,
+                         const char *source, struct plan *out, kvk_error *err)
+{
+    struct tuned_plan set;
+    kvk_error first;
+    kvk_status status = tuned_plan_parse(source ? source : "plan", values, &set, err);
+    if (status)
+        return status;
+    *out = (struct plan){.spec = *spec, .geo = *geo, .target = target, .kind = kind};
+    out->set = out->rule = set;
+    out->set_source = source ? source : "asked for";
+    status = make(out, source ? &first : err);
+    if (!source || !status)
+        return status;
+    *out = (struct plan){.spec = *spec, .geo = *geo, .target = target, .kind = kind};
+    tuned_plan_parse("", "", &out->set, NULL);
+    status = make(out, err);
+    if (!status && values && *values)
+        because(out, "left_out", "%s: %.80s", source, first.text);
+    return status;
+}
+
+kvk_status plan_make(const struct spec *spec, const struct geometry *geo,
+                     const struct target *target, enum kind kind, struct plan *out, kvk_error *err)
+{
+    return plan_make_set(spec, geo, target, kind, NULL, NULL, out, err);
 }
 
 /* ---- printing ---- */
@@ -289,6 +351,11 @@ static const char *reason(const struct plan *p, const char *field)
 static void put_field(struct text *t, const struct plan *p, const char *field, int value)
 {
     const char *why = reason(p, field);
+    enum plan_field at = tuned_field(field, strlen(field));
+    if (at < PLAN_FIELDS && p->set.value[at] != TUNED_RULE) {
+        put(t, "%s %d  # %s; by rule %d\n", field, value, p->set_source, p->rule.value[at]);
+        return;
+    }
     put(t, "%s %d%s%s\n", field, value, why ? "  # " : "", why ? why : "");
 }
 
@@ -302,6 +369,8 @@ static void put_operand(struct text *t, const struct plan *p, const char *field,
 size_t plan_print(const struct plan *p, char *text, size_t cap)
 {
     struct text t = {text, cap, 0};
+    if (reason(p, "left_out"))
+        put(&t, "left_out 1  # %s\n", reason(p, "left_out"));
     put_field(&t, p, "warps", p->warps);
     put_field(&t, p, "threads", p->threads);
     if (p->kind == KIND_DECODE || p->kind == KIND_UNIFIED) {

@@ -5,6 +5,7 @@
 #ifndef KVKILN_GEN_PLAN_H
 #define KVKILN_GEN_PLAN_H
 
+#include "../runtime/tuned.h"
 #include "spec.h"
 #include "target.h"
 
@@ -59,11 +60,18 @@ struct plan {
     int min_ctas;             /* CTAs a multiprocessor that registers are limited for, 0 = none */
     struct { const char *field; char text[120]; } why[24];
     int nwhy;
+    struct tuned_plan set, rule; /* values from outside, and what the rules said of those fields */
+    const char *set_source;      /* where `set` is from, borrowed */
 };
 
 /* Fails with KVK_E_SHAPE or KVK_E_UNSUPPORTED naming field, value and what is possible. */
 kvk_status plan_make(const struct spec *spec, const struct geometry *geo, const struct target *target, enum kind kind,
                      struct plan *out, kvk_error *err);
+
+/* The same with values from outside for some fields: `values` as tuned.h has them, from `source`. Values that do not suit the
+** kernel are refused, or, where `source` is given, left out, which the plan then says. */
+kvk_status plan_make_set(const struct spec *spec, const struct geometry *geo, const struct target *target, enum kind kind,
+                         const char *values, const char *source, struct plan *out, kvk_error *err);
 
 /* For people: one "field value  # reason" line each. Returns the length needed. */
 size_t plan_print(const struct plan *plan, char *text, size_t cap);

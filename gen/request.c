@@ -20,12 +20,14 @@ size_t gen_request_text(const struct gen_request *request, char *text, size_t ca
     const char *assemble = strncmp(target, "sm_", 3) ? ""
                            : r->assemble             ? "assemble 1\n"
                                                      : "assemble 0\n";
+    const char *plan = text_or_none(r->plan);
     int n = snprintf(
         text, cap,
         "kind %s\nlayout %s\ntarget %s\nhead_size %d\nvalue_head_size %d\ngqa %d\npage_tokens %d\n"
-        "dtype %s\noptions %u\n%s%s",
+        "dtype %s\noptions %u\n%s%s%s%s%s",
         text_or_none(r->kind), text_or_none(r->layout), target, r->head_size,
         r->value_head_size ? r->value_head_size : r->head_size, r->gqa, r->page_tokens,
-        r->dtype == KVK_FLOAT16 ? "f16" : "bf16", r->options, assemble, text_or_none(r->spec_text));
+        r->dtype == KVK_FLOAT16 ? "f16" : "bf16", r->options, assemble, *plan ? "plan " : "", plan,
+        *plan ? "\n" : "", text_or_none(r->spec_text));
     return n > 0 ? (size_t)n : 0;
 }

@@ -9,6 +9,7 @@
 #include "cache.h"
 #include "driver.h"
 #include "gen_api.h"
+#include "tuned.h"
 
 enum { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COPY, KIND_COUNT };
 
@@ -57,6 +58,8 @@ struct kvk_kernels {
     kvk_context *ctx;
     char *spec_text;         /* with `shape`: which model this is */
     struct shape shape;
+    struct tuned tuned[KIND_COUNT]; /* plan values from outside, of the kinds that have some */
+    int plan_given;          /* they are the caller's own: those that do not suit are refused */
     struct page_facts pages;
     const struct kernel *kernel[KIND_COUNT]; /* NULL: kind not asked for */
     const char *origin[KIND_COUNT];

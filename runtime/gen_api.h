@@ -8,7 +8,7 @@
 
 #include "kvkiln.h"
 
-enum { KVK_GEN_API_VERSION = 2 };
+enum { KVK_GEN_API_VERSION = 3 };
 
 /* What a kernel is made from. Texts are borrowed for the call. */
 struct gen_request {
@@ -20,6 +20,9 @@ struct gen_request {
     kvk_dtype dtype;
     unsigned options;        /* kvk_option_bits: decode and unified only, 0 for the other kinds */
     int assemble;            /* nvptx: 1 = to cubin where an assembler is found, 0 = leave PTX */
+    const char *plan;        /* values of plan fields, "warps=8,min_ctas=3" (tuned.h); NULL or "": rules alone */
+    const char *plan_source; /* where they are from, "tuned/sm_90a.lua:12": said in the plan, no part of a key. A value that does
+                                not suit the kernel is left out if this is set, and refused if it is NULL */
 };
 
 /* Texts and bytes for `kvkiln build --emit`; each NULL unless asked for. */

@@ -118,6 +118,8 @@ struct kvk_model {
     kvk_dtype dequant_dtype; /* output of kvk_dequant; default dtype */
     unsigned kinds;          /* kvk_kind_bits; 0 = all */
     unsigned options;        /* kvk_option_bits of decode and unified */
+    const char *plan;        /* of decode and unified, for experiments: "warps=8,min_ctas=3" instead of what the tuned tables say,
+                                "" for rules alone (docs/tuning.md); NULL: the tables */
 };
 
 /* Where everything lies. Offsets are inside a slot (aos) or a page (soa). */

@@ -71,9 +71,34 @@ static void fill_request(const kvk_context *ctx, const struct kvk_kernels *set, 
         .page_tokens = s->page_tokens,
         .dtype = kind == KIND_DEQUANT ? s->dequant_dtype : s->dtype,
         .options = kind == KIND_DECODE || kind == KIND_UNIFIED ? s->options : 0,
+        .plan = set->tuned[kind].plan,
+        .plan_source = set->plan_given ? NULL : set->tuned[kind].source,
         .assemble =
             strncmp(ctx->info.target, "sm_", 3) == 0 && ctx->assembler.kind != ASSEMBLER_NONE,
     };
+}
+
+/* The plan values that the caller or a tuned table has for each kind. */
+static kvk_status find_plans(const kvk_context *ctx, const struct kvk_model *model,
+                             struct kvk_kernels *set, kvk_error *err)
+{
+    struct tuned_plan values;
+    unsigned attend = KVK_DECODE | KVK_UNIFIED;
+    set->plan_given = model->plan != NULL;
+    if (set->plan_given && *model->plan && !(set->shape.kinds & attend))
+        return ERR(err, KVK_E_ARG, "plan is given, and neither KVK_DECODE nor KVK_UNIFIED");
+    kvk_status status = tuned_plan_parse("plan", model->plan, &values, err);
+    for (int i = 0; i < KIND_COUNT && !status; i++) {
+        struct gen_request request;
+        fill_request(ctx, set, i, &request);
+        if (!(set->shape.kinds & attend & 1u << i))
+            continue;
+        if (set->plan_given)
+            tuned_plan_format(&values, set->tuned[i].plan, sizeof set->tuned[i].plan);
+        else
+            status = tuned_lookup(ctx->spec_dirs, &request, &set->tuned[i], err);
+    }
+    return status;
 }
 
 static kvk_status make_jobs(kvk_context *ctx, const struct kvk_kernels *set,
@@ -287,8 +312,11 @@ static int same_model(const struct kvk_kernels *a, const struct kvk_kernels *b)
     return x->kv_heads == y->kv_heads && x->query_heads == y->query_heads &&
            x->head_size == y->head_size && x->value_head_size == y->value_head_size &&
            x->page_tokens == y->page_tokens && x->dtype == y->dtype &&
-           x->dequant_dtype == y->dequant_dtype && x->kinds == y->kinds && x->options == y->options &&
-           strcmp(x->layout, y->layout) == 0 && strcmp(a->spec_text, b->spec_text) == 0;
+           x->dequant_dtype == y->dequant_dtype && x->kinds == y->kinds &&
+           x->options == y->options && strcmp(x->layout, y->layout) == 0 &&
+           strcmp(a->spec_text, b->spec_text) == 0 &&
+           strcmp(a->tuned[KIND_DECODE].plan, b->tuned[KIND_DECODE].plan) == 0 &&
+           strcmp(a->tuned[KIND_UNIFIED].plan, b->tuned[KIND_UNIFIED].plan) == 0;
 }
 
 /* The set of this model that is there already, or, with `add`, this one. */
@@ -342,6 +370,8 @@ kvk_status kvk_prepare(kvk_context *ctx, const struct kvk_model *model, const kv
         status = model_spec_text(ctx, model->spec, &set->spec_text, err);
     if (!status)
         status = model_layout(model, set->spec_text, &set->shape, err);
+    if (!status)
+        status = find_plans(ctx, model, set, err);
     if (!status && (found = find_set(ctx, set, 0)) == NULL) {
         status = prepare_set(ctx, set, err);
         if (!status)

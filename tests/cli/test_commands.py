@@ -79,6 +79,29 @@ def explain_gives_a_plan():
     kvkiln("explain", "no_such_spec", "--target", "sm_90a", code=2)
 
 
+def plans_come_from_rules_tables_and_options():
+    folder = f"{TEMP}/tables"
+    os.makedirs(f"{folder}/tuned", exist_ok=True)
+    with open(f"{folder}/tuned/sm_90a.lua", "w", encoding="ascii") as file:
+        file.write('return {\n  { kind = "decode", key = "codebook4", plan = { warps = 8 } },\n}\n')
+    spec = ("explain", "turboquant_4bit_nc", "--target", "sm_90a")
+    assert "\nwarps 4  # query rows" in kvkiln(*spec).stdout
+    assert "\nwarps 8  # tuned/sm_90a.lua:2; by rule 4\n" in kvkiln(*spec, "--specs", folder).stdout
+    assert "\nwarps 8  # tuned/sm_90a.lua:2" in kvkiln(*spec, env={"KVKILN_SPECS": folder}).stdout
+    assert "\nwarps 2  # asked for; by rule 4\n" in kvkiln(*spec, "--specs", folder, "--plan", "warps=2").stdout
+    assert "\nwarps 4  # query rows" in kvkiln(*spec, "--specs", folder, "--plan", "").stdout
+    assert "--plan: warps: 17" in kvkiln(*spec, "--plan", "warps=17", code=2).stderr
+    assert "warps 3" in kvkiln(*spec, "--plan", "warps=3", code=2).stderr
+    with open(f"{folder}/tuned/sm_90a.lua", "a", encoding="ascii") as file:
+        file.write("x")
+    assert "sm_90a.lua:4: table: x" in kvkiln(*spec, "--specs", folder, code=2).stderr
+    objects = [f"{TEMP}/plan-{n}" for n in "ab"]
+    for out, plan in zip(objects, ("warps=2", "warps=4")):
+        kvkiln("build", "turboquant_4bit_nc", "--kind", "decode", "--layout", "aos", "--target", "x86-64-v3", "--plan", plan, "-o", out)
+    first, second = (open(glob.glob(f"{out}/*")[0], "rb").read() for out in objects)
+    assert first != second and b"plan.warps 2" in first and b"plan.warps 4" in second
+
+
 def build_writes_every_combination():
     out = f"{TEMP}/build/deep/er"
     done = kvkiln("build", "turboquant_k8v4", "turboquant_3bit_nc", "--target", "x86-64-v3,sm_90a", "--kind", "store,dequant",
@@ -154,7 +177,7 @@ def unwritable_cache_is_no_obstacle():
     kvkiln("check", "--device", "host", sample, env={"KVKILN_CACHE_DIR": "", "HOME": ""})
 
 
-TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, doctor_knows_this_machine, explain_gives_a_plan,
+TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, doctor_knows_this_machine, explain_gives_a_plan, plans_come_from_rules_tables_and_options,
          build_writes_every_combination, build_writes_the_default_folder, build_counts_what_failed,
          demo_agrees_with_the_reference, bench_verifies_and_times,
          compiles_of_one_process_are_equal_and_cached, unwritable_cache_is_no_obstacle]

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int setup(void **state)
@@ -97,6 +98,72 @@ static void options_make_two_kernels(void **state)
     assert_int_equal(rt_generator.compiles, KIND_COUNT + 2);
     assert_string_equal(plain->pages.signature, capped->pages.signature);
     kvk_close(ctx);
+}
+
+static kvk_context *open_with_table(const char *folder, const char *rows)
+{
+    char path[300];
+    struct kvk_options options = KVK_INIT(struct kvk_options);
+    kvk_context *ctx;
+    snprintf(path, sizeof path, "%s/tuned", folder);
+    mkdir(path, 0777);
+    snprintf(path, sizeof path, "%s/tuned/sm_90a.lua", folder);
+    FILE *file = fopen(path, "w");
+    fprintf(file, "return { %s }", rows);
+    fclose(file);
+    options.device = "cuda:0";
+    options.cache_dir = "";
+    options.spec_dirs = folder;
+    assert_int_equal(kvk_open(&options, &ctx, NULL), KVK_OK);
+    return ctx;
+}
+
+/* A tuned table, or the model's own plan, makes other kernels of decode and unified, each once. */
+static void plans_make_kernels_of_their_own(void **state)
+{
+    (void)state;
+    char *folder = rt_folder();
+    kvk_context *ctx = open_with_table(folder, "{ kind = \"decode\", gqa = 4, plan = { warps = 8 } }");
+    struct kvk_model model = rt_model();
+    kvk_error err;
+    const kvk_kernels *tabled = prepare(ctx, &model), *given;
+    assert_string_equal(tabled->tuned[KIND_DECODE].plan, "warps=8");
+    assert_string_equal(tabled->tuned[KIND_UNIFIED].plan, "");
+    assert_ptr_equal(prepare(ctx, &model), tabled);
+    assert_int_equal(rt_generator.compiles, KIND_COUNT);
+    model.plan = "warps=8";
+    given = prepare(ctx, &model); /* decode is the same kernel, unified is not */
+    assert_ptr_not_equal(given, tabled);
+    assert_ptr_equal(given->kernel[KIND_DECODE], tabled->kernel[KIND_DECODE]);
+    assert_int_equal(rt_generator.compiles, KIND_COUNT + 1);
+    model.plan = ""; /* rules alone: what unified had */
+    given = prepare(ctx, &model);
+    assert_ptr_equal(given->kernel[KIND_UNIFIED], tabled->kernel[KIND_UNIFIED]);
+    assert_int_equal(rt_generator.compiles, KIND_COUNT + 2);
+    model.plan = "warp=8";
+    assert_int_equal(kvk_prepare(ctx, &model, &given, &err), KVK_E_ARG);
+    assert_non_null(strstr(err.text, "warp=8"));
+    model.plan = "warps=8";
+    model.kinds = KVK_STORE;
+    assert_int_equal(kvk_prepare(ctx, &model, &given, &err), KVK_E_ARG);
+    kvk_close(ctx);
+    rt_remove(folder);
+}
+
+static void a_broken_table_is_named(void **state)
+{
+    (void)state;
+    char *folder = rt_folder();
+    kvk_context *ctx = open_with_table(folder, "{ kind = \"decode\", plan = { stages = 8 } }");
+    struct kvk_model model = rt_model();
+    const kvk_kernels *k;
+    kvk_error err;
+    assert_int_equal(kvk_prepare(ctx, &model, &k, &err), KVK_E_SPEC);
+    assert_non_null(strstr(err.text, "/tuned/sm_90a.lua:1: plan: stages"));
+    model.kinds = KVK_STORE; /* has no plan in a table */
+    assert_int_equal(kvk_prepare(ctx, &model, &k, &err), KVK_OK);
+    kvk_close(ctx);
+    rt_remove(folder);
 }
 
 static void dequant_has_a_dtype_of_its_own(void **state)
@@ -515,6 +582,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(kernels_are_shared_between_models, setup),
         cmocka_unit_test_setup(dequant_has_a_dtype_of_its_own, setup),
         cmocka_unit_test_setup(options_make_two_kernels, setup),
+        cmocka_unit_test_setup(plans_make_kernels_of_their_own, setup),
+        cmocka_unit_test_setup(a_broken_table_is_named, setup),
         cmocka_unit_test_setup(only_asked_kinds_are_made, setup),
         cmocka_unit_test_setup(second_context_finds_the_cache, setup),
         cmocka_unit_test_setup(other_targets_do_not_collide, setup),

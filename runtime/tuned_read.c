@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** tuned_read.c - reads a tuned table. Lua's notation, but data only:
+**
+**     table  = "return" "{" { row "," } "}"
+**     row    = "{" field { "," field } "}"
+**     field  = NAME "=" ( STRING | INTEGER | "{" NAME "=" INTEGER { "," ... } "}" )
+**
+** Comments are `--` to the end of a line; strings are "..." on one line, without a backslash; a
+** comma may stand at the end. There is nothing in it to evaluate, so nothing can run away, and every
+** fault has a line.
+*/
+#include "tuned.h"
+
+#include "error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum token { END, NAME, STRING, INTEGER, PUNCTUATION, WRONG };
+enum { ROWS_MOST = 4096 };
+
+struct reader {
+    const char *file, *at, *end;
+    int line;
+    enum token token; /* the current one */
+    const char *text;
+    size_t length;
+    long number;
+    kvk_error *err;
+    kvk_status status; /* the first fault */
+};
+
+static int fault(struct reader *r, const char *field, const char *accepted)
+{
+    char value[40];
+    if (r->status)
+        return 0;
+    snprintf(value, sizeof value, "%.*s", (int)(r->length < 39 ? r->length : 39), r->text);
+    for (char *p = value; *p; p++)
+        if (*p < ' ' || *p > '~')
+            *p = '?';
+    r->status = ERR(r->err, KVK_E_SPEC, "%s:%d: %s: %s: accepted %s", r->file, r->line, field,
+                    r->token == END ? "the end" : value, accepted);
+    return 0;
+}
+
+static int is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static int is_digit(char c) { return c >= '0' && c <= '9'; }
+
+static void skip_space(struct reader *r)
+{
+    while (r->at < r->end) {
+        if (*r->at == '\n')
+            r->line++;
+        if (*r->at == ' ' || *r->at == '\t' || *r->at == '\r' || *r->at == '\n')
+            r->at++;
+        else if (r->end - r->at >= 2 && r->at[0] == '-' && r->at[1] == '-')
+            while (r->at < r->end && *r->at != '\n')
+                r->at++;
+        else
+            break;
+    }
+}
+
+static enum token scan_string(struct reader *r)
+{
+    r->text = ++r->at;
+    while (r->at < r->end && *r->at != '"' && *r->at != '\n' && *r->at != '\\')
+        r->at++;
+    r->length = (size_t)(r->at - r->text);
+    if (r->at == r->end || *r->at != '"')
+        return WRONG;
+    r->at++;
+    return STRING;
+}
+
+static enum token scan_number(struct reader *r)
+{
+    r->number = 0;
+    while (r->at < r->end && is_digit(*r->at) && r->at - r->text < 9)
+        r->number = r->number * 10 + (*r->at++ - '0');
+    r->length = (size_t)(r->at - r->text);
+    return r->at < r->end && (is_letter(*r->at) || is_digit(*r->at) || *r->at == '.') ? WRONG
+                                                                                      : INTEGER;
+}
+
+static void advance(struct reader *r)
+{
+    skip_space(r);
+    r->text = r->at;
+    r->length = 1;
+    if (r->at == r->end) {
+        r->token = END;
+    } else if (*r->at == '"') {
+        r->token = scan_string(r);
+    } else if (is_digit(*r->at)) {
+        r->token = scan_number(r);
+    } else if (is_letter(*r->at)) {
+        while (r->at < r->end && (is_letter(*r->at) || is_digit(*r->at)))
+            r->at++;
+        r->length = (size_t)(r->at - r->text);
+        r->token = NAME;
+    } else {
+        r->token = strchr("{}=,", *r->at) && *r->at ? PUNCTUATION : WRONG;
+        r->at++;
+    }
+}
+
+static int is_mark(const struct reader *r, char mark)
+{
+    return r->token == PUNCTUATION && *r->text == mark;
+}
+
+static int expect(struct reader *r, char mark, const char *field)
+{
+    char accepted[] = {mark, '\0'};
+    if (!is_mark(r, mark))
+        return fault(r, field, accepted);
+    advance(r);
+    return 1;
+}
+
+/* Where `name` is kept in a row: a string of `cap` bytes, or an int. */
+static const struct column {
+    const char *name;
+    size_t offset, cap; /* cap 0: a number */
+    const char *words;  /* accepted words, "" = any */
+} columns[] = {
+#define WORD(name, words)                                                                          \
+    {                                                                                              \
+#name, offsetof(struct tuned_row, name), sizeof(((struct tuned_row *)0)->name), words      \
+    }
+#define SIZE(name)                                                                                 \
+    {                                                                                              \
+#name, offsetof(struct tuned_row, name), 0, ""                                             \
+    }
+    WORD(kind, "decode|unified"),
+    WORD(layout, "aos|soa|native"),
+    WORD(key, ""),
+    WORD(value, ""),
+    WORD(dtype, "bf16|fp16"),
+    SIZE(head_size),
+    SIZE(value_head_size),
+    SIZE(gqa),
+    SIZE(page),
+    WORD(note, ""),
+#undef WORD
+#undef SIZE
+};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static const char keys[] =
+    "kind, layout, key, value, dtype, head_size, value_head_size, gqa, page, plan, note";
+
+static int is_word(const char *words, const char *text, size_t length)
+{
+    for (const char *w = words; *w;) {
+        size_t n = strcspn(w, "|");
+        if (n == length && !memcmp(w, text, n))
+            return 1;
+        w += n + (w[n] == '|');
+    }
+    return !*words;
+}
+
+static int read_column(struct reader *r, const struct column *c, struct tuned_row *row)
+{
+    char *at = (char *)row + c->offset;
+    if (!c->cap) {
+        if (r->token != INTEGER || r->number < 1 || r->number > 65536)
+            return fault(r, c->name, "1..65536");
+        int number = (int)r->number;
+        memcpy(at, &number, sizeof number);
+    } else {
+        if (r->token != STRING || r->length >= c->cap || !is_word(c->words, r->text, r->length))
+            return fault(r, c->name, *c->words ? c->words : "a short string");
+        memcpy(at, r->text, r->length);
+        at[r->length] = '\0';
+    }
+    advance(r);
+    return 1;
+}
+
+static int read_plan(struct reader *r, struct tuned_row *row)
+{
+    char where[256];
+    if (!expect(r, '{', "plan"))
+        return 0;
+    while (!is_mark(r, '}')) {
+        enum plan_field field = r->token == NAME ? tuned_field(r->text, r->length) : PLAN_FIELDS;
+        if (field == PLAN_FIELDS)
+            return fault(r, "plan", "keys "
+#define PLAN_FIELD(name, low, high, meaning) #name " "
+#include "plan.def"
+#undef PLAN_FIELD
+            );
+        if (row->plan.value[field] != TUNED_RULE)
+            return fault(r, "plan", "each key once");
+        advance(r);
+        if (!expect(r, '=', tuned_field_name(field)))
+            return 0;
+        if (r->token != INTEGER)
+            return fault(r, tuned_field_name(field), "a whole number");
+        snprintf(where, sizeof where, "%s:%d", r->file, r->line);
+        if (tuned_check_value(where, field, r->number, r->err)) {
+            r->status = KVK_E_SPEC;
+            if (r->err)
+                r->err->status = KVK_E_SPEC;
+            return 0;
+        }
+        row->plan.value[field] = (int)r->number;
+        advance(r);
+        if (!is_mark(r, '}') && !expect(r, ',', "plan"))
+            return 0;
+    }
+    advance(r);
+    return 1;
+}
+
+static int read_field(struct reader *r, struct tuned_row *row, unsigned *seen)
+{
+    int at = 0;
+    int plan = r->token == NAME && r->length == 4 && !memcmp(r->text, "plan", 4);
+    while (!plan && at < COLUMNS &&
+           (r->token != NAME || strlen(columns[at].name) != r->length ||
+            memcmp(columns[at].name, r->text, r->length) != 0))
+        at++;
+    at = plan ? COLUMNS : at;
+    if (at == COLUMNS && !plan)
+        return fault(r, "row", keys);
+    if (*seen & 1u << at)
+        return fault(r, "row", "each key once");
+    *seen |= 1u << at;
+    advance(r);
+    if (!expect(r, '=', plan ? "plan" : columns[at].name))
+        return 0;
+    return plan ? read_plan(r, row) : read_column(r, &columns[at], row);
+}
+
+static int read_row(struct reader *r, struct tuned_row *row)
+{
+    unsigned seen = 0;
+    memset(row, 0, sizeof *row);
+    row->line = r->line;
+    for (int i = 0; i < PLAN_FIELDS; i++)
+        row->plan.value[i] = TUNED_RULE;
+    if (!expect(r, '{', "table"))
+        return 0;
+    while (!is_mark(r, '}')) {
+        if (!read_field(r, row, &seen))
+            return 0;
+        if (!is_mark(r, '}') && !expect(r, ',', "row"))
+            return 0;
+    }
+    if (!(seen & 1u) || !(seen & 1u << COLUMNS)) {
+        r->length = 0;
+        return fault(r, seen & 1u ? "plan" : "kind", "a row with kind and plan");
+    }
+    advance(r);
+    return 1;
+}
+
+static int add_row(struct reader *r, struct tuned_table *table)
+{
+    if (table->count == ROWS_MOST)
+        return fault(r, "table", "at most 4096 rows");
+    if ((table->count & (table->count - 1)) ==
+        0) { /* 0 and powers of two: room for twice as many */
+        size_t room = table->count ? 2 * (size_t)table->count : 1;
+        struct tuned_row *rows = realloc(table->rows, room * sizeof *rows);
+        if (!rows) {
+            r->status = ERR(r->err, KVK_E_MEMORY, "%s: no memory to read it", r->file);
+            return 0;
+        }
+        table->rows = rows;
+    }
+    return read_row(r, &table->rows[table->count++]);
+}
+
+kvk_status tuned_read(const char *file, const char *text, size_t bytes, struct tuned_table *out,
+                      kvk_error *err)
+{
+    struct reader r = {.file = file, .at = text, .end = text + bytes, .line = 1, .err = err};
+    memset(out, 0, sizeof *out);
+    advance(&r);
+    if (r.token != NAME || r.length != 6 || memcmp(r.text, "return", 6) != 0)
+        fault(&r, "table", "return { rows }");
+    else
+        advance(&r);
+    if (!r.status && expect(&r, '{', "table")) {
+        while (!r.status && !is_mark(&r, '}'))
+            if (add_row(&r, out) && !is_mark(&r, '}'))
+                expect(&r, ',', "table");
+        advance(&r);
+        if (!r.status && r.token != END)
+            fault(&r, "table", "nothing behind the table");
+    }
+    if (r.status)
+        tuned_free(out);
+    return r.status;
+}
+
+void tuned_free(struct tuned_table *table)
+{
+    free(table->rows);
+    memset(table, 0, sizeof *table);
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tuned tables: what is read, what is refused with which place, which row decides; a plan is part of
+** the key. */
+#include "gen/plan.h"
+#include "gen/target.h"
+#include "runtime/tuned.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char SPEC[] =
+    "spec 1\nname x\nkey codebook\nkey.bits 4\nkey.centroids lloyd_max\nkey.rotation hadamard\n"
+    "key.norm_correction 1\nvalue affine\nvalue.bits 4\nlayouts aos soa\nquery native\n";
+
+static struct gen_request request(void)
+{
+    return (struct gen_request){.spec_text = SPEC,
+                                .kind = "decode",
+                                .layout = "soa",
+                                .target = "sm_90a",
+                                .head_size = 128,
+                                .gqa = 4,
+                                .page_tokens = 16,
+                                .dtype = KVK_BFLOAT16};
+}
+
+static void rejects(const char *text, const char *message)
+{
+    struct tuned_table table;
+    kvk_error err = {0};
+    assert_int_equal(tuned_read("t.lua", text, strlen(text), &table, &err), KVK_E_SPEC);
+    if (strcmp(err.text, message))
+        fail_msg("%s: \"%s\", expected \"%s\"", text, err.text, message);
+    assert_int_equal(table.count, 0);
+}
+
+#define KEYS "kind, layout, key, value, dtype, head_size, value_head_size, gqa, page, plan, note"
+
+static void what_is_no_table_is_refused_with_its_line(void **state)
+{
+    (void)state;
+    rejects("", "t.lua:1: table: the end: accepted return { rows }");
+    rejects("-- only a comment", "t.lua:1: table: the end: accepted return { rows }");
+    rejects("os.exit()", "t.lua:1: table: os: accepted return { rows }");
+    rejects("return 5", "t.lua:1: table: 5: accepted {");
+    rejects("return {\n  {", "t.lua:2: row: the end: accepted " KEYS);
+    rejects("return {\n\n { kind = \"decode\", warp = 3 } }", "t.lua:3: row: warp: accepted " KEYS);
+    rejects("return {\n { kind = \"decode\", plan = { warp = 3 } } }",
+            "t.lua:2: plan: warp: accepted keys warps subtiles prefetch min_ctas ");
+    rejects("return {\n { kind = \"decode\",\n plan = { warps = 32 } } }",
+            "t.lua:3: warps: 32: accepted 1..16");
+    rejects("return { { kind = \"decode\", plan = { warps = -1 } } }",
+            "t.lua:1: warps: -: accepted a whole number");
+    rejects("return { { kind = \"decode\", plan = { warps = 1.5 } } }",
+            "t.lua:1: warps: 1: accepted a whole number");
+    rejects("return { { kind = \"decode\", plan = { warps = 99999999999 } } }",
+            "t.lua:1: warps: 999999999: accepted a whole number");
+    rejects("return { { kind = \"decode\", plan = { warps = 4, warps = 8 } } }",
+            "t.lua:1: plan: warps: accepted each key once");
+    rejects("return { { kind = \"store\", plan = {} } }",
+            "t.lua:1: kind: store: accepted decode|unified");
+    rejects("return { { kind = \"decode\", layout = \"x\", plan = {} } }",
+            "t.lua:1: layout: x: accepted aos|soa|native");
+    rejects("return { { kind = \"decode\", gqa = 0, plan = {} } }",
+            "t.lua:1: gqa: 0: accepted 1..65536");
+    rejects("return { { kind = \"decode\", gqa = 4, gqa = 4, plan = {} } }",
+            "t.lua:1: row: gqa: accepted each key once");
+    rejects("return { { kind = \"decode\" } }",
+            "t.lua:1: plan: : accepted a row with kind and plan");
+    rejects("return { { plan = {} } }", "t.lua:1: kind: : accepted a row with kind and plan");
+    rejects("return { { kind = \"dec\\097\", plan = {} } }",
+            "t.lua:1: kind: dec: accepted decode|unified");
+    rejects("return { } x", "t.lua:1: table: x: accepted nothing behind the table");
+    rejects("return { { kind = \"decode\", plan = {} } { } }", "t.lua:1: table: {: accepted ,");
+    rejects("return { { kind = \"decode\" plan = {} } }", "t.lua:1: row: plan: accepted ,");
+    rejects("return { { kind = decode, plan = {} } }",
+            "t.lua:1: kind: decode: accepted decode|unified");
+    rejects("return { { kind = \"decode\", plan = {}, note = [[x]] } }",
+            "t.lua:1: note: [: accepted a short string");
+}
+
+static void every_prefix_of_a_table_is_refused(void **state)
+{
+    static const char text[] = "return {\n  { kind = \"decode\", key = \"e4m3\", gqa = 8, plan = { "
+                               "warps = 8, min_ctas = 2, }, },\n}";
+    struct tuned_table table;
+    kvk_error err;
+    (void)state;
+    for (size_t n = 0; n < sizeof text - 1; n++) {
+        char *copy = malloc(n ? n : 1); /* exactly as long: an overrun shows under a sanitizer */
+        memcpy(copy, text, n);
+        assert_int_equal(tuned_read("t.lua", copy, n, &table, &err), KVK_E_SPEC);
+        free(copy);
+    }
+    assert_int_equal(tuned_read("t.lua", text, sizeof text - 1, &table, &err), KVK_OK);
+    assert_int_equal(table.count, 1);
+    assert_int_equal(table.rows[0].line, 2);
+    assert_int_equal(table.rows[0].plan.value[PLAN_min_ctas], 2);
+    assert_int_equal(table.rows[0].plan.value[PLAN_prefetch], TUNED_RULE);
+    tuned_free(&table);
+}
+
+static void the_first_row_that_fits_decides(void **state)
+{
+    static const char text[] =
+        "return {\n"
+        "{ kind = \"unified\", plan = { warps = 1 } },\n"
+        "{ kind = \"decode\", layout = \"aos\", plan = { warps = 1 } },\n"
+        "{ kind = \"decode\", key = \"codebook3\", plan = { warps = 1 } },\n"
+        "{ kind = \"decode\", value = \"e4m3\", plan = { warps = 1 } },\n"
+        "{ kind = \"decode\", head_size = 64, plan = { warps = 1 } },\n"
+        "{ kind = \"decode\", value_head_size = 64, plan = { warps = 1 } },\n"
+        "{ kind = \"decode\", gqa = 8, plan = { warps = 1 } },\n"
+        "{ kind = \"decode\", page = 32, plan = { warps = 1 } },\n"
+        "{ kind = \"decode\", dtype = \"fp16\", plan = { warps = 1 } },\n"
+        "{ kind = \"decode\", layout = \"soa\", key = \"codebook4\", value = \"affine4\", "
+        "head_size = 128, value_head_size = 128, "
+        "gqa = 4, page = 16, dtype = \"bf16\", plan = { warps = 8 } },\n"
+        "{ kind = \"decode\", plan = { warps = 2 } },\n}";
+    struct gen_request r = request();
+    struct tuned_table table;
+    (void)state;
+    assert_int_equal(tuned_read("t.lua", text, sizeof text - 1, &table, NULL), KVK_OK);
+    assert_int_equal(tuned_match(&table, &r)->line, 11);
+    r.gqa = 16;
+    assert_int_equal(tuned_match(&table, &r)->line, 12);
+    r.kind = "unified";
+    assert_int_equal(tuned_match(&table, &r)->line, 2);
+    table.count = 0;
+    assert_null(tuned_match(&table, &r));
+    tuned_free(&table);
+}
+
+static void codecs_have_words(void **state)
+{
+    static const struct {
+        const char *text, *word;
+    } cases[] = {{"name x\nkey codebook\nkey.bits 3\nvalue affine\n", "codebook3"},
+                 {"name x\nkey affine\nkey.bits 8\n", "affine8"},
+                 {"name x\nkey float\nkey.format e4m3\n", "e4m3"},
+                 {"name x\nkey block_float\nkey.rule ultraquant\n", "ultraquant"},
+                 {"name x\nvalue affine\n", ""},
+                 {"", ""}};
+    char word[20];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tuned_codec(cases[i].text, "key", word, sizeof word);
+        assert_string_equal(word, cases[i].word);
+    }
+}
+
+static void plans_have_one_text(void **state)
+{
+    struct tuned_plan plan;
+    char text[TUNED_PLAN_BYTES];
+    kvk_error err;
+    (void)state;
+    assert_int_equal(tuned_plan_parse("--plan", "min_ctas=2,warps=8", &plan, &err), KVK_OK);
+    assert_int_equal(tuned_plan_format(&plan, text, sizeof text), strlen("warps=8,min_ctas=2"));
+    assert_string_equal(text, "warps=8,min_ctas=2");
+    static const char *const wrong[] = {"warps", "warps=", "warps=8x", "warps=17", "warps=8,",
+                                        "=8",    "warp=8", "warps=-1", ","};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (i != 4 && tuned_plan_parse("--plan", wrong[i], &plan, &err) != KVK_E_ARG)
+            fail_msg("%s is accepted", wrong[i]);
+    assert_int_equal(tuned_plan_parse("--plan", "warps=17", &plan, &err), KVK_E_ARG);
+    assert_string_equal(err.text, "--plan: warps: 17: accepted 1..16");
+}
+
+static void a_plan_is_part_of_the_key(void **state)
+{
+    struct gen_request r = request();
+    char text[600], other[600];
+    (void)state;
+    gen_request_text(&r, text, sizeof text);
+    r.plan = "";
+    gen_request_text(&r, other, sizeof other);
+    assert_string_equal(text, other);
+    r.plan = "warps=8";
+    gen_request_text(&r, other, sizeof other);
+    assert_non_null(strstr(other, "\nplan warps=8\nspec 1\n"));
+    r.plan_source = "tuned/sm_90a.lua:3";
+    gen_request_text(&r, text, sizeof text);
+    assert_string_equal(text, other);
+}
+
+static void put(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void tables_are_found_in_the_order_of_presets(void **state)
+{
+    char dir[] = "/tmp/kvk-tuned.XXXXXX", path[100], dirs[100];
+    struct gen_request r = request();
+    struct tuned found;
+    kvk_error err;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    for (const char *sub = "ab"; *sub; sub++) {
+        snprintf(path, sizeof path, "%s/%c", dir, *sub), mkdir(path, 0777);
+        snprintf(path, sizeof path, "%s/%c/tuned", dir, *sub), mkdir(path, 0777);
+        snprintf(path, sizeof path, "%s/%c/tuned/sm_90a.lua", dir, *sub);
+        put(path, *sub == 'a' ? "return {\n{ kind = \"decode\", gqa = 4, plan = { warps = 8 } } }"
+                              : "return { { kind = \"decode\", plan = { warps = 2 } } }");
+    }
+    snprintf(dirs, sizeof dirs, "/nowhere::%s/a:%s/b", dir, dir);
+    assert_int_equal(tuned_lookup(dirs, &r, &found, &err), KVK_OK);
+    assert_string_equal(found.plan, "warps=8");
+    assert_string_equal(found.source, "tuned/sm_90a.lua:2");
+    r.gqa = 8; /* the first table decides as a whole */
+    assert_int_equal(tuned_lookup(dirs, &r, &found, &err), KVK_OK);
+    assert_string_equal(found.plan, "");
+    r.kind = "store";
+    assert_int_equal(tuned_lookup(dirs, &r, &found, &err), KVK_OK);
+    assert_string_equal(found.plan, "");
+    r.kind = "decode";
+    put(path, "return { nonsense }");
+    snprintf(dirs, sizeof dirs, "%s/b", dir);
+    assert_int_equal(tuned_lookup(dirs, &r, &found, &err), KVK_E_SPEC);
+    assert_non_null(strstr(err.text, "/b/tuned/sm_90a.lua:1: table: nonsense"));
+    snprintf(path, sizeof path, "rm -rf %s", dir);
+    assert_int_equal(system(path), 0);
+}
+
+static kvk_status plan_with(const char *kind, const char *values, const char *source,
+                            const char *target, struct plan *plan, kvk_error *err)
+{
+    struct spec spec;
+    struct geometry geo = {.layout = LAYOUT_SOA,
+                           .head_size = 128,
+                           .value_head_size = 128,
+                           .gqa = 4,
+                           .page_tokens = 16,
+                           .dtype = KVK_BFLOAT16};
+    assert_int_equal(spec_load("turboquant_4bit_nc", NULL, &spec, err), KVK_OK);
+    return plan_make_set(&spec, &geo, target_find(target), (enum kind)kind_from_name(kind), values,
+                         source, plan, err);
+}
+
+static void a_plan_says_where_its_values_are_from(void **state)
+{
+    struct plan plan;
+    char text[4096];
+    kvk_error err;
+    (void)state;
+    assert_int_equal(plan_with("decode", "warps=8", "tuned/sm_90a.lua:7", "sm_90a", &plan, &err),
+                     KVK_OK);
+    assert_int_equal(plan.warps, 8);
+    assert_int_equal(plan.threads, 256);
+    assert_int_equal(plan.token_warps, 8);
+    plan_print(&plan, text, sizeof text);
+    assert_non_null(strstr(text, "warps 8  # tuned/sm_90a.lua:7; by rule 4\n"));
+    assert_null(strstr(text, "left_out"));
+}
+
+static void values_that_do_not_suit_are_refused_or_left_out(void **state)
+{
+    static const struct {
+        const char *kind, *values, *target, *said;
+    } cases[] = {{"decode", "warps=3", "sm_90a", "warps 3"},
+                 {"decode", "min_ctas=2", "gfx942", "min_ctas 2"},
+                 {"decode", "min_ctas=2", "x86-64-v3", "min_ctas 2"},
+                 {"store", "warps=8", "sm_90a", "warps 8"}};
+    struct plan plan, ruled;
+    char text[4096];
+    kvk_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(
+            plan_with(cases[i].kind, cases[i].values, NULL, cases[i].target, &plan, &err),
+            KVK_E_ARG);
+        assert_non_null(strstr(err.text, cases[i].said));
+        assert_int_equal(
+            plan_with(cases[i].kind, cases[i].values, "t:1", cases[i].target, &plan, &err), KVK_OK);
+        assert_int_equal(plan_with(cases[i].kind, NULL, NULL, cases[i].target, &ruled, &err),
+                         KVK_OK);
+        assert_int_equal(plan.warps, ruled.warps);
+        assert_int_equal(plan.min_ctas, ruled.min_ctas);
+        plan_print(&plan, text, sizeof text);
+        assert_non_null(strstr(text, "left_out"));
+        assert_non_null(strstr(text, cases[i].said));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_no_table_is_refused_with_its_line),
+        cmocka_unit_test(every_prefix_of_a_table_is_refused),
+        cmocka_unit_test(the_first_row_that_fits_decides),
+        cmocka_unit_test(codecs_have_words),
+        cmocka_unit_test(plans_have_one_text),
+        cmocka_unit_test(a_plan_is_part_of_the_key),
+        cmocka_unit_test(tables_are_found_in_the_order_of_presets),
+        cmocka_unit_test(a_plan_says_where_its_values_are_from),
+        cmocka_unit_test(values_that_do_not_suit_are_refused_or_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
