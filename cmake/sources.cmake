@@ -213,6 +213,8 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/rt/test_assembler.c
   tests/rt/test_cache.c
   tests/rt/test_cuda.c
+  tests/rt/test_drivers.c
+  tests/rt/test_faults.c
   tests/rt/test_hip.c
   tests/rt/test_launch.c
   tests/rt/test_object.c
@@ -235,7 +237,13 @@ set(KVKILN_TEST_PARTS # linked into every program of their folder
   tests/fuzz/replay.c
   tests/num/fp8.c
   tests/ref/test_golden.c
+  tests/rt/faults.c
+  tests/rt/life.c
   tests/rt/rt.c)
+
+set(KVKILN_TEST_WRAPPED # by tests/rt/faults.c
+  malloc calloc realloc aligned_alloc strdup asprintf mmap mprotect pthread_create dlopen dlsym
+  open read write close opendir readdir fsync rename unlink unlinkat mkdir fstat fstatat futimens)
 
 set(KVKILN_TEST_FAKES # driver libraries that fail on demand
   tests/rt/fake_cuda.c

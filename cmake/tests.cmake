@@ -16,6 +16,9 @@ if(KVKILN_STATIC)
   return()
 endif()
 
+# Calls of libc that tests/rt/faults.c can make fail.
+list(TRANSFORM KVKILN_TEST_WRAPPED PREPEND "-Wl,--wrap=" OUTPUT_VARIABLE wrapped)
+
 foreach(test IN LISTS KVKILN_TEST_SOURCES)
   string(REGEX REPLACE "tests/([a-z]+)/(test_[a-z0-9_]+)[.]c" "\\1_\\2" name ${test})
   set(parts ${KVKILN_TEST_PARTS})
@@ -23,6 +26,9 @@ foreach(test IN LISTS KVKILN_TEST_SOURCES)
   add_executable(${name} ${test} ${parts})
   target_compile_definitions(${name} PRIVATE TEST_ROOT="${CMAKE_SOURCE_DIR}" TEST_BUILD="${CMAKE_BINARY_DIR}")
   target_link_libraries(${name} PRIVATE ref everything dep_jansson dep_cmocka)
+  if(name MATCHES "^rt_")
+    target_link_options(${name} PRIVATE ${wrapped})
+  endif()
 endforeach()
 
 target_sources(fuzz_test_safetensors PRIVATE cli/cli.c cli/safetensors.c)

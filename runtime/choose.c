@@ -107,8 +107,8 @@ kvk_status choose_device(kvk_context *ctx, const char *name, kvk_error *err)
     if (!status)
         status = open_one(ctx, driver, index, &below);
     if (status)
-        return error_driver(err, KVK_E_DEVICE, below.driver, below.where,
-                            "device %s cannot be used: %s", name, below.text);
+        return error_driver(err, status == KVK_E_MEMORY ? status : KVK_E_DEVICE, below.driver,
+                            below.where, "device %s cannot be used: %s", name, below.text);
     snprintf(ctx->reason, sizeof ctx->reason, "named by the caller");
     return KVK_OK;
 }

@@ -135,16 +135,13 @@ static long long location_of(const char *bus)
 
 /* The node of a HIP device: by its place on the bus, since HIP may show fewer devices or others
 ** first; else by order. */
-static const struct hip_node *find_node(struct hip *h, int index, const struct hip_node *nodes,
+static const struct hip_node *find_node(const char *bus, int index, const struct hip_node *nodes,
                                         int n)
 {
-    char bus[32] = "";
-    if (h->fn.device_bus(bus, sizeof bus, index) == HIP_SUCCESS) {
-        long long location = location_of(bus);
-        for (int i = 0; i < n; i++)
-            if (nodes[i].location == location)
-                return &nodes[i];
-    }
+    long long location = location_of(bus);
+    for (int i = 0; i < n; i++)
+        if (nodes[i].location == location)
+            return &nodes[i];
     return index < n ? &nodes[index] : NULL;
 }
 
@@ -152,6 +149,7 @@ static kvk_status describe(struct hip *h, int index, struct driver_device_info *
                            kvk_error *err)
 {
     struct hip_node nodes[NODES_MOST];
+    char bus[32] = "";
     size_t memory = 0;
     memset(info, 0, sizeof *info);
     int code = h->fn.device_name(info->name, (int)sizeof info->name - 1, index);
@@ -161,8 +159,11 @@ static kvk_status describe(struct hip *h, int index, struct driver_device_info *
         return failed(h, code, "hipDeviceTotalMem", err);
     if ((code = h->fn.runtime_version(&info->driver_version)) != 0)
         return failed(h, code, "hipRuntimeGetVersion", err);
-    const struct hip_node *node =
-        find_node(h, index, nodes, hip_topology(HIP_TOPOLOGY_FOLDER, nodes, NODES_MOST));
+    int n = hip_topology(HIP_TOPOLOGY_FOLDER, nodes, NODES_MOST);
+    code = h->fn.device_bus(bus, sizeof bus, index);
+    if (code && n > 1) /* another GPU's target would be a guess */
+        return failed(h, code, "hipDeviceGetPCIBusId", err);
+    const struct hip_node *node = find_node(bus, index, nodes, n);
     if (!node)
         return ERR(err, KVK_E_DEVICE, "HIP device %d is not among the GPU nodes of %s", index,
                    HIP_TOPOLOGY_FOLDER);

@@ -21,6 +21,7 @@
 #include "host_pool.h"
 #include "host_sched.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,8 +127,11 @@ static kvk_status load(void *device, const struct object *object, void **out, kv
     }
     memcpy(m->code, object->code, m->bytes);
     if (mprotect(m->code, m->mapped, PROT_READ | PROT_EXEC)) {
+        int full = errno == ENOMEM; /* too many mappings */
         munmap(m->code, m->mapped);
         free(m);
+        if (full)
+            return ERR(err, KVK_E_MEMORY, "no memory to make code executable");
         return ERR(err, KVK_E_DEVICE, "the system does not allow memory to become executable");
     }
     __builtin___clear_cache((char *)m->code, (char *)m->code + m->bytes);

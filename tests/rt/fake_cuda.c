@@ -2,84 +2,17 @@
 /*
 ** fake_cuda.c - a libcuda.so.1 that runs nothing, keeps count, and fails its n-th call.
 */
-#include "fake.h"
-
-#include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define EXPORT __attribute__((visibility("default")))
-
-static struct fake state;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static char primary; /* its address is the primary context */
 static _Thread_local int pushed;
+static int entered(void) { return pushed; }
+
+#include "fake_state.h"
+
+static char primary; /* its address is the primary context */
 
 EXPORT struct fake *fake_state(void) { return &state; }
 
-/* What was made stays reachable here until it is freed: a driver that could not free is no leak of the program. */
-static void *kept[1024];
-
-static void *keep(size_t bytes)
-{
-    void *memory = malloc(bytes);
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        void *empty = NULL;
-        if (__atomic_compare_exchange_n(&kept[i], &empty, memory, 0, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_SEQ_CST))
-            break;
-    }
-    return memory;
-}
-
-static void drop(void *memory)
-{
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        void *it = memory;
-        if (__atomic_compare_exchange_n(&kept[i], &it, NULL, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-            break;
-    }
-    free(memory);
-}
-
-static int step(const char *name, int needs_context)
-{
-    int code = 0;
-    pthread_mutex_lock(&mutex);
-    state.calls++;
-    if (needs_context && !pushed)
-        state.unentered++;
-    if (state.fail_at && state.calls == state.fail_at) {
-        state.failed = name;
-        code = state.fail_code ? state.fail_code : 999;
-    }
-    pthread_mutex_unlock(&mutex);
-    return code;
-}
-
-static void live(int by)
-{
-    pthread_mutex_lock(&mutex);
-    state.live += by;
-    pthread_mutex_unlock(&mutex);
-}
-
-#define STEP(needs)                                                                                \
-    do {                                                                                           \
-        int code_ = step(__func__, needs);                                                         \
-        if (code_)                                                                                 \
-            return code_;                                                                          \
-    } while (0)
-
-#define CALL(name, ...)                                                                            \
-    EXPORT int name(__VA_ARGS__);                                                                  \
-    int name(__VA_ARGS__)
-
 CALL(cuInit, unsigned flags)
 {
-    (void)flags;
     STEP(0);
     return state.devices < 0 ? 100 : 0;
 }
@@ -120,7 +53,6 @@ CALL(cuDeviceGetName, char *name, int bytes, int device)
 
 CALL(cuDeviceTotalMem_v2, size_t *bytes, int device)
 {
-    (void)device;
     STEP(0);
     *bytes = (size_t)1 << 33;
     return 0;
@@ -128,7 +60,6 @@ CALL(cuDeviceTotalMem_v2, size_t *bytes, int device)
 
 CALL(cuDeviceGetAttribute, int *value, int attribute, int device)
 {
-    (void)device;
     STEP(0);
     *value = attribute == 16   ? 132
              : attribute == 75 ? state.major
@@ -139,7 +70,6 @@ CALL(cuDeviceGetAttribute, int *value, int attribute, int device)
 
 CALL(cuDevicePrimaryCtxRetain, void **context, int device)
 {
-    (void)device;
     STEP(0);
     *context = &primary;
     live(1);
@@ -148,7 +78,6 @@ CALL(cuDevicePrimaryCtxRetain, void **context, int device)
 
 CALL(cuDevicePrimaryCtxRelease_v2, int device)
 {
-    (void)device;
     live(-1);
     STEP(0);
     return 0;
@@ -164,24 +93,24 @@ CALL(cuCtxGetCurrent, void **context)
 CALL(cuCtxPushCurrent_v2, void *context)
 {
     STEP(0);
+    pthread_mutex_lock(&mutex);
     state.unentered += context != &primary;
     state.depth = ++pushed;
+    pthread_mutex_unlock(&mutex);
     return 0;
 }
 
 CALL(cuCtxPopCurrent_v2, void **context)
 {
     *context = &primary;
+    pthread_mutex_lock(&mutex);
     state.depth = --pushed;
+    pthread_mutex_unlock(&mutex);
     STEP(0);
     return 0;
 }
 
-CALL(cuCtxSynchronize, void)
-{
-    STEP(1);
-    return 0;
-}
+PASSES(cuCtxSynchronize, void)
 
 CALL(cuModuleLoadDataEx, void **module, const void *image, unsigned n, int *options, void **values)
 {
@@ -193,24 +122,15 @@ CALL(cuModuleLoadDataEx, void **module, const void *image, unsigned n, int *opti
                 strcpy(values[i], "line 1: the fake\nrefuses");
         return code;
     }
-    *module = keep(1);
-    live(1);
-    return 0;
+    return make(module);
 }
 
-CALL(cuModuleUnload, void *module)
-{
-    drop(module);
-    live(-1);
-    STEP(1);
-    return 0;
-}
+FREES(cuModuleUnload)
 
 CALL(cuModuleGetFunction, void **function, void *module, const char *name)
 {
     static char names[16][64]; /* handles stay valid as long as the library */
     static int n;
-    (void)module;
     STEP(1);
     pthread_mutex_lock(&mutex);
     int i;
@@ -225,7 +145,6 @@ CALL(cuModuleGetFunction, void **function, void *module, const char *name)
 
 CALL(cuFuncGetAttribute, int *value, int attribute, void *function)
 {
-    (void)function;
     STEP(1);
     *value = attribute == 4 ? 96 : attribute == 3 ? 8 : attribute == 1 ? 1024 : -7;
     return 0;
@@ -233,17 +152,15 @@ CALL(cuFuncGetAttribute, int *value, int attribute, void *function)
 
 CALL(cuFuncSetAttribute, void *function, int attribute, int value)
 {
-    (void)function;
     STEP(1);
     if (attribute == 8)
-        state.dynamic_shared = value;
+        __atomic_store_n(&state.dynamic_shared, value, __ATOMIC_SEQ_CST);
     return 0;
 }
 
 CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, int *ctas, void *function, int threads,
      size_t shared)
 {
-    (void)function, (void)threads, (void)shared;
     STEP(1);
     *ctas = state.resident;
     return 0;
@@ -256,16 +173,7 @@ CALL(cuLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsi
     if (gy != 1 || gz != 1 || by != 1 || bz != 1 || params || extra[0] != (void *)1 ||
         extra[2] != (void *)2 || extra[4])
         return 1;
-    pthread_mutex_lock(&mutex);
-    struct fake_launch *l = &state.launch[state.launches++ % FAKE_LAUNCHES];
-    snprintf(l->function, sizeof l->function, "%s", (const char *)function);
-    l->grid = gx;
-    l->threads = bx;
-    l->shared = shared;
-    l->stream = stream;
-    l->bytes = *(size_t *)extra[3];
-    memcpy(l->params, extra[1], l->bytes < FAKE_PARAMS ? l->bytes : FAKE_PARAMS);
-    pthread_mutex_unlock(&mutex);
+    remember_launch(function, gx, bx, shared, stream, extra);
     return 0;
 }
 
@@ -279,8 +187,7 @@ CALL(cuMemAlloc_v2, uint64_t *memory, size_t bytes)
 
 CALL(cuMemFree_v2, uint64_t memory)
 {
-    drop((void *)(uintptr_t)memory);
-    live(-1);
+    destroy((void *)(uintptr_t)memory);
     STEP(1);
     return 0;
 }
@@ -301,7 +208,6 @@ CALL(cuMemcpyDtoH_v2, void *to, uint64_t from, size_t bytes)
 
 CALL(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t bytes, void *stream)
 {
-    (void)stream;
     STEP(1);
     memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
     return 0;
@@ -309,7 +215,6 @@ CALL(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t bytes, void *strea
 
 CALL(cuMemsetD32Async, uint64_t to, unsigned value, size_t words, void *stream)
 {
-    (void)stream;
     STEP(1);
     for (size_t i = 0; i < words; i++)
         ((unsigned *)(uintptr_t)to)[i] = value;
@@ -323,65 +228,15 @@ CALL(cuMemsetD8_v2, uint64_t to, unsigned char byte, size_t bytes)
     return 0;
 }
 
-static int make(void **out)
-{
-    *out = keep(1);
-    live(1);
-    return 0;
-}
-
-static int destroy(void *thing)
-{
-    drop(thing);
-    live(-1);
-    return 0;
-}
-
-CALL(cuStreamCreate, void **stream, unsigned flags)
-{
-    (void)flags;
-    STEP(1);
-    return make(stream);
-}
-
-CALL(cuStreamDestroy_v2, void *stream)
-{
-    destroy(stream);
-    STEP(1);
-    return 0;
-}
-
-CALL(cuEventCreate, void **event, unsigned flags)
-{
-    (void)flags;
-    STEP(1);
-    return make(event);
-}
-
-CALL(cuEventDestroy_v2, void *event)
-{
-    destroy(event);
-    STEP(1);
-    return 0;
-}
-
-CALL(cuEventRecord, void *event, void *stream)
-{
-    (void)event, (void)stream;
-    STEP(1);
-    return 0;
-}
-
-CALL(cuEventSynchronize, void *event)
-{
-    (void)event;
-    STEP(1);
-    return 0;
-}
+MAKES(cuStreamCreate, void **thing, unsigned flags)
+FREES(cuStreamDestroy_v2)
+MAKES(cuEventCreate, void **thing, unsigned flags)
+FREES(cuEventDestroy_v2)
+PASSES(cuEventRecord, void *event, void *stream)
+PASSES(cuEventSynchronize, void *event)
 
 CALL(cuEventElapsedTime, float *ms, void *from, void *to)
 {
-    (void)from, (void)to;
     STEP(1);
     *ms = 2.5f;
     return 0;

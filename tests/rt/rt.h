@@ -47,7 +47,7 @@ extern struct rt_generator rt_generator;
 /* Registers it, all fields zero. */
 void rt_generator_reset(void);
 
-/* Object bytes as that generator makes them. */
+/* Object bytes as that generator makes them; NULL without memory. */
 void *rt_object(const struct gen_request *request, size_t *bytes);
 
 /* ---- fake drivers ---- */
@@ -63,6 +63,12 @@ struct fake *rt_fake(const char *library);
 
 /* Opens cuda:0 of the fake with this cache folder (NULL: memory only). */
 kvk_context *rt_open(const char *cache);
+
+/* Everything that launches, on memory of the context. */
+kvk_status rt_launch_all(kvk_context *ctx, const kvk_kernels *k, kvk_error *err);
+
+/* Opens, prepares all kinds, launches them, closes: whatever happens, what was opened is closed. `cache` as in rt_open. */
+kvk_status rt_life(const char *device, const char *cache, kvk_error *err);
 
 /* A model: 2 KV heads, 8 query heads, head size 128, page 16, k8v4. */
 struct kvk_model rt_model(void);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA driver's table against a library that fails its n-th call, for every n. */
+/* The CUDA driver: which devices are taken, and what is said of others. Failing calls: test_drivers.c. */
 #include "rt.h"
-
-#include "../../runtime/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,96 +14,6 @@ static int setup(void **state)
     rt_generator_reset();
     fake = rt_fake("libcuda.so.1");
     return 0;
-}
-
-struct run {
-    kvk_context *ctx;
-    void *memory;
-};
-
-static kvk_status timed(void *data, kvk_stream stream, kvk_error *err)
-{
-    struct run *r = data;
-    return kvk_device_copy(r->ctx, (char *)r->memory + 32, r->memory, 16, stream, err);
-}
-
-static kvk_status use(struct run *r, const kvk_kernels *k, kvk_error *err)
-{
-    char host[64] = "hello";
-    double ms = 0;
-    struct kvk_store_args store = KVK_INIT(struct kvk_store_args);
-    kvk_status status = kvk_alloc(r->ctx, sizeof host, &r->memory, err);
-    if (!status)
-        status = kvk_fill(r->ctx, r->memory, 0xA5, sizeof host, err);
-    if (!status)
-        status = kvk_upload(r->ctx, r->memory, host, 16, err);
-    store.pool = (struct kvk_pool){.data = (void *)0x1000, .pages = 1};
-    store.key.data = store.value.data = (void *)0x1000;
-    store.slots = (void *)0x1000;
-    store.rows = 1;
-    if (!status)
-        status = kvk_store(k, &store, NULL, err);
-    if (!status)
-        status = kvk_time(r->ctx, timed, r, &ms, err);
-    if (!status)
-        status = kvk_download(r->ctx, host, (char *)r->memory + 32, 16, err);
-    if (!status && (ms != 2.5 || strcmp(host, "hello") != 0))
-        status = error_set(err, KVK_E_INTERNAL, __func__, "wrong result");
-    if (!status)
-        status = kvk_synchronize(r->ctx, err);
-    kvk_free(r->ctx, r->memory);
-    return status;
-}
-
-/* Everything a program does once; what was opened is closed whatever happens. */
-static kvk_status whole_life(kvk_error *err)
-{
-    struct kvk_options options = KVK_INIT(struct kvk_options);
-    struct kvk_model model = rt_model();
-    struct run r = {0};
-    const kvk_kernels *k;
-    options.device = "cuda:1";
-    options.cache_dir = "";
-    kvk_status status = kvk_open(&options, &r.ctx, err);
-    if (status)
-        return status;
-    status = kvk_prepare(r.ctx, &model, &k, err);
-    if (!status)
-        status = use(&r, k, err);
-    kvk_close(r.ctx);
-    return status;
-}
-
-static void every_call_may_fail(void **state)
-{
-    (void)state;
-    kvk_error err = {0};
-    kvk_status status = whole_life(&err);
-    if (status)
-        fail_msg("%s", err.text);
-    int calls = fake->calls, failures = 0;
-    assert_int_equal(fake->live, 0);
-    assert_int_equal(fake->depth, 0);
-    assert_int_equal(fake->unentered, 0);
-    for (int n = 1; n <= calls; n++) {
-        fake = rt_fake("libcuda.so.1");
-        fake->fail_at = n;
-        memset(&err, 0, sizeof err);
-        status = whole_life(&err);
-        if (status || strcmp(fake->failed, "cuCtxPushCurrent_v2") !=
-                          0) /* without a context nothing can be freed */
-            assert_int_equal(fake->live, 0);
-        assert_int_equal(fake->depth, 0);
-        assert_int_equal(fake->unentered, 0);
-        if (!status)
-            continue; /* clean-up, or a question whose answer may stay unknown */
-        failures++;
-        assert_int_equal(err.status, status);
-        assert_int_equal(err.driver, 999);
-        if (!strstr(err.text, fake->failed) && strcmp(fake->failed, "cuModuleLoadDataEx") != 0)
-            fail_msg("%s failed, but the text is: %s", fake->failed, err.text);
-    }
-    assert_true(failures > 30);
 }
 
 static void out_of_memory_has_its_own_status(void **state)
@@ -220,7 +128,6 @@ int main(int argc, char **argv)
     (void)argc;
     rt_with_fakes(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(every_call_may_fail, setup),
         cmocka_unit_test_setup(out_of_memory_has_its_own_status, setup),
         cmocka_unit_test_setup(targets_follow_compute_capability, setup),
         cmocka_unit_test_setup(auto_takes_the_first_usable_device, setup),
