@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     OPT_TARGET = 't',
@@ -104,6 +105,22 @@ static void plan_option(struct argp_state *state, const char *arg)
         argp_error(state, "%s", err.text);
 }
 
+/* SPEC arguments, each a list too; one that names a file is that file, commas and all. */
+static void spec_items(struct argp_state *state, struct job_lists *lists)
+{
+    for (int i = state->next; i < state->argc; i++) {
+        char *one = state->argv[i], **items = lists->specs + lists->nspecs;
+        int room = JOBS_SPECS - lists->nspecs, whole = !strchr(one, ',') || access(one, F_OK) == 0;
+        int count = whole ? room > 0 : cli_split(one, items, room);
+        if (count < 1)
+            argp_error(state, "SPEC: an empty item in '%s', or more than %d in all", one,
+                       JOBS_SPECS);
+        if (whole)
+            *items = one;
+        lists->nspecs += count;
+    }
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct job_lists *lists = state->input;
@@ -124,10 +141,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         plan_option(state, arg);
         lists->plan = arg;
         return 0;
-    case ARGP_KEY_ARGS:
-        lists->specs = state->argv + state->next;
-        lists->nspecs = state->argc - state->next;
-        return 0;
+    case ARGP_KEY_ARGS: spec_items(state, lists); return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "no SPEC given"); return 0;
     case ARGP_KEY_SUCCESS:
         if (!lists->targets.count)

@@ -10,7 +10,7 @@
 
 #include <argp.h>
 
-enum { JOBS_LIST = 64 };
+enum { JOBS_LIST = 64, JOBS_SPECS = 256 };
 
 struct text_list {
     char *items[JOBS_LIST];
@@ -24,7 +24,7 @@ struct number_list {
 
 /* As parsed by jobs_argp; an empty list means the default. */
 struct job_lists {
-    char **specs;
+    char *specs[JOBS_SPECS];
     int nspecs;
     struct text_list targets, kinds, layouts, dtypes;
     struct number_list head_sizes, value_head_sizes, gqas, pages;

@@ -103,17 +103,20 @@ int plan_sums_bytes(const struct plan *p)
     return (accumulators(p) + 3 * p->target->mma.lane_rows) * p->target->warp * 4;
 }
 
-int plan_merge_bytes(const struct plan *p)
+/* Halves of the lanes' runs of dims in turn: half the memory for two more barriers. */
+int plan_join_passes(const struct plan *p) { return p->dims % 2 || p->dims_overlap ? 1 : 2; }
+
+int plan_join_bytes(const struct plan *p)
 {
-    return p->token_warps / 2 * p->dim_warps * plan_sums_bytes(p);
+    return p->token_warps * 16 * (p->geo.value_head_size / plan_join_passes(p) + 2) * 4;
 }
 
 int plan_tile_bytes(const struct plan *p)
 {
-    int query = plan_query_bytes(p) * p->row_warps, merge = plan_merge_bytes(p);
+    int query = plan_query_bytes(p) * p->row_warps, join = plan_join_bytes(p);
     if (p->kind == KIND_UNIFIED)
         return query + (p->chunk_tokens ? p->warps * plan_sums_bytes(p) : 0);
-    return query > merge ? query : merge;
+    return query > join ? query : join;
 }
 
 /* Who does what among the CTA's warps. */

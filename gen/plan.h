@@ -83,7 +83,8 @@ int plan_query_bytes(const struct plan *plan);
 /* One warp's sums; what joining the token warps of a decode CTA takes; and all that serves rows: decode uses one block for the
 ** query and then the join, unified keeps each warp's sums of earlier chunks beside its query. */
 int plan_sums_bytes(const struct plan *plan);
-int plan_merge_bytes(const struct plan *plan);
+int plan_join_passes(const struct plan *plan);
+int plan_join_bytes(const struct plan *plan);
 int plan_tile_bytes(const struct plan *plan);
 
 const char *kind_name(enum kind kind);   /* "store", ... */

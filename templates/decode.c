@@ -69,36 +69,38 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
     *start = kb_add(K, begin, skipped);
 }
 
-static void write_rows(struct kb *k, const struct attend *a, const struct place *w,
-                       const struct attend_sums *s)
+/* Where a row of the tile goes. Partial results: [rows][splits][value head size], then [rows][splits]. */
+static void find_row(struct kb *k, const void *data, val row, struct attend_row *r)
 {
-    struct attend_output o;
-    val partial[ATTEND_ROWS], partial_lse[ATTEND_ROWS];
-    val splits = kb_param(K, "splits"), kv_heads = kb_param(K, "kv_heads"),
-        base = kb_param(K, "partial");
-    val heads = kb_muli(K, kv_heads, a->plan->geo.gqa);
+    const struct place *w = data;
+    int row_bytes = kb_plan(k)->geo.value_head_size * 4;
+    val heads = kb_zext(K, kb_muli(K, kb_param(K, "kv_heads"), kb_plan(k)->geo.gqa), KB_I64);
+    val splits = kb_zext(K, kb_param(K, "splits"), KB_I64);
     val tokens = kb_mul(K, kb_param(K, "sequences"), w->rows.tokens);
-    val heads64 = kb_zext(K, heads, KB_I64), splits64 = kb_zext(K, splits, KB_I64);
-    val places = kb_mul(K, heads64, splits64);
-    val all = kb_mul(K, kb_zext(K, tokens, KB_I64), places);
-    val lse_base = kb_offset(K, base, kb_muli(K, all, a->plan->geo.value_head_size * 4));
-    for (int i = 0; i < a->shape.lane_rows; i++) {
-        val t = rows_token(K, &w->rows, kb_target(K)->ops->x_row(K, i), &o.head[i], &o.valid[i]);
-        val token = kb_add(K, w->rows.first_token, t);
-        o.out[i] = rows_pointer(K, "out", "out_row", "out_head", token, o.head[i]);
-        val first_row = kb_mul(K, kb_zext(K, token, KB_I64), heads64);
-        val row = kb_add(K, first_row, kb_zext(K, o.head[i], KB_I64));
-        o.lse[i] = kb_offset(K, kb_param(K, "lse"), kb_shli(K, row, 2));
-        val before = kb_mul(K, row, splits64);
-        val place = kb_add(K, before, kb_zext(K, w->split, KB_I64));
-        partial[i] = kb_offset(K, base, kb_muli(K, place, a->plan->geo.value_head_size * 4));
-        partial_lse[i] = kb_offset(K, lse_base, kb_shli(K, place, 2));
-    }
-    struct kb_if single = kb_if(K, kb_icmpi(K, KB_EQ, splits, 1));
-    attend_write(K, a, s, &o);
-    kb_else(K, &single);
-    attend_write_partial(K, a, s, o.valid, partial, partial_lse);
-    kb_endif(K, &single);
+    val token = rows_token(K, &w->rows, row, &r->head, &r->valid);
+    token = kb_add(K, w->rows.first_token, token);
+    r->out = rows_pointer(K, "out", "out_row", "out_head", token, r->head);
+    val before = kb_mul(K, kb_zext(K, token, KB_I64), heads);
+    val index = kb_add(K, before, kb_zext(K, r->head, KB_I64));
+    r->lse = kb_offset(K, kb_param(K, "lse"), kb_shli(K, index, 2));
+    val place = kb_mul(K, index, splits);
+    place = kb_add(K, place, kb_zext(K, w->split, KB_I64));
+    val all = kb_mul(K, heads, splits);
+    all = kb_mul(K, all, kb_zext(K, tokens, KB_I64));
+    val base = kb_param(K, "partial");
+    r->partial = kb_offset(K, base, kb_muli(K, place, row_bytes));
+    val lse = kb_offset(K, base, kb_muli(K, all, row_bytes));
+    r->partial_lse = kb_offset(K, lse, kb_shli(K, place, 2));
+}
+
+static void join_warps(struct kb *k, const struct attend *a, const struct place *w,
+                       const struct attend_sums *s, val index, val buffers)
+{
+    struct attend_join to = {.index = index, .find_row = find_row, .data = w};
+    val rest = kb_sub(K, w->rows.count, w->rows.first);
+    to.rows = kb_smin(K, rest, kb_i32(K, a->plan->rows));
+    to.single = kb_icmpi(K, KB_EQ, kb_param(K, "splits"), 1);
+    attend_join(K, a, s, &to, buffers);
 }
 
 void template_decode(struct kb *k)
@@ -120,8 +122,5 @@ void template_decode(struct kb *k)
     start = kb_add(K, start, kb_muli(K, index, 16 * p->subtiles));
     attend_range(K, &a, start, end, p->tile_tokens, &s);
     attend_finish(K, &a, &s);
-    attend_merge_warps(K, &a, index, tile, &s);
-    struct kb_if first = kb_if(K, kb_icmpi(K, KB_EQ, index, 0));
-    write_rows(K, &a, &w, &s);
-    kb_endif(K, &first);
+    join_warps(K, &a, &w, &s, index, tile);
 }

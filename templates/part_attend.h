@@ -115,10 +115,24 @@ void attend_range(struct kb *k, const struct attend *a, val start, val end, int 
 void attend_chunks(struct kb *k, const struct attend *a, val start, val end, int stride, val buffer, struct attend_sums *s);
 /* Joins the lanes' partial l and z, adds z to every output sum. */
 void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s);
-/* decode: joins the token warps' sums; the result is in token warp 0. `index`: this warp's place
-** among them. `buffers`: plan_merge_bytes of shared memory; it may be the query tile, which no warp
-** needs any more. */
-void attend_merge_warps(struct kb *k, const struct attend *a, val index, val buffers, struct attend_sums *s);
+
+/* part_join.c, decode: joins the token warps' sums and writes the CTA's rows, finished (`single`) or as
+** partial results (normalised f32, log2 of the denominator) for template_reduce. */
+struct attend_row {
+    val valid;                /* i1: the row exists */
+    val head;                 /* i32 query head, for the sink */
+    val out, lse;             /* the row's first element, dtype of the plan; its f32 */
+    val partial, partial_lse; /* the same, f32, where the row is not finished */
+};
+struct attend_join {
+    val index;                /* i32: this warp's place among the token warps */
+    val rows;                 /* i32: of the CTA that exist, at most 16 */
+    val single;               /* i1 */
+    void (*find_row)(struct kb *k, const void *data, val row, struct attend_row *out);
+    const void *data;
+};
+/* `buffers`: plan_join_bytes of shared memory; it may be the query tile. */
+void attend_join(struct kb *k, const struct attend *a, const struct attend_sums *s, const struct attend_join *to, val buffers);
 
 /* part_output.c: normalises and writes a lane's rows. */
 struct attend_output {
@@ -128,9 +142,6 @@ struct attend_output {
     val lse[ATTEND_ROWS];     /* pointers to the row's f32, or NULL when `write_lse` is false there */
 };
 void attend_write(struct kb *k, const struct attend *a, const struct attend_sums *s, const struct attend_output *out);
-/* Normalised f32 sums and log2 of the denominator, for template_reduce. */
-void attend_write_partial(struct kb *k, const struct attend *a, const struct attend_sums *s, const val valid[], const val out[],
-                          const val lse[]);
 /* sink logit of a head in log2 units, -inf without sinks */
 val attend_sink(struct kb *k, val head);
 

@@ -96,35 +96,3 @@ void attend_write(struct kb *k, const struct attend *a, const struct attend_sums
         kb_endif(K, &exists);
     }
 }
-
-/* Partial rows begin at multiples of 16 bytes; so do a lane's dims where they come in fours. */
-static void write_partial_row(struct kb *k, const struct attend *a, const struct attend_sums *s,
-                              int row, val factor, val out)
-{
-    int n = a->dims % 4 == 0 && a->plan->dims_overlap == 0 ? 4 : 1;
-    for (int e = 0; e < a->shape.ye; e++) {
-        val at = kb_offset(K, out, kb_shli(K, first_dim(K, a, e), 2));
-        for (int d = 0; d < a->dims; d += n) {
-            val x[4];
-            for (int i = 0; i < n; i++)
-                x[i] = kb_fmul(K, s->o[row_sum(a, d + i, row, e)], factor);
-            val all = n == 4 ? kb_vec(K, x, 4) : x[0];
-            kb_store(K, all, kb_offseti(K, at, 4 * d), 4 * n);
-        }
-    }
-}
-
-void attend_write_partial(struct kb *k, const struct attend *a, const struct attend_sums *s,
-                          const val valid[], const val out[], const val lse[])
-{
-    val writes = writes_lse(K, a);
-    for (int row = 0; row < a->shape.lane_rows; row++) {
-        val factor = reciprocal_or_zero(K, s->l[row]);
-        struct kb_if exists = kb_if(K, valid[row]);
-        write_partial_row(K, a, s, row, factor, out[row]);
-        struct kb_if first = kb_if(K, writes);
-        kb_store(K, log_sum(K, s->m[row], s->l[row]), lse[row], 4);
-        kb_endif(K, &first);
-        kb_endif(K, &exists);
-    }
-}
