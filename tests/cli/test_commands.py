@@ -191,11 +191,8 @@ def unwritable_cache_is_no_obstacle():
     kvkiln("check", "--device", "host", sample, env={"KVKILN_CACHE_DIR": "", "HOME": ""})
 
 
-<<<<<<< HEAD
-TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, doctor_knows_this_machine, explain_gives_a_plan, plans_come_from_rules_tables_and_options,
-=======
-TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, specs_may_be_a_list, doctor_knows_this_machine, explain_gives_a_plan,
->>>>>>> 75f86bc (Decode's end in a loop over rows: a fifth of the kernel less to compile; build takes SPEC lists)
+TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, specs_may_be_a_list, doctor_knows_this_machine,
+         explain_gives_a_plan, plans_come_from_rules_tables_and_options,
          build_writes_every_combination, build_writes_the_default_folder, build_counts_what_failed,
          demo_agrees_with_the_reference, bench_verifies_and_times,
          compiles_of_one_process_are_equal_and_cached, unwritable_cache_is_no_obstacle]
