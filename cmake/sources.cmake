@@ -13,6 +13,7 @@ set(KVKILN_RUNTIME_SOURCES
   runtime/driver_host.c
   runtime/env.c
   runtime/error.c
+  runtime/fork.c
   runtime/hip_topology.c
   runtime/host_cpu.c
   runtime/host_mma.c
@@ -219,6 +220,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/rt/test_launch.c
   tests/rt/test_object.c
   tests/rt/test_prepare.c
+  tests/rt/test_process.c
   tests/rt/test_tiled.c
   tests/rt/test_refusals.c
   tests/unit/test_codebook.c
@@ -242,7 +244,7 @@ set(KVKILN_TEST_PARTS # linked into every program of their folder
   tests/rt/rt.c)
 
 set(KVKILN_TEST_WRAPPED # by tests/rt/faults.c
-  malloc calloc realloc aligned_alloc strdup asprintf mmap mprotect pthread_create dlopen dlsym
+  malloc calloc realloc aligned_alloc strdup asprintf mmap mprotect pthread_create dlopen dlsym madvise
   open read write close opendir readdir fsync rename unlink unlinkat mkdir fstat fstatat futimens)
 
 set(KVKILN_TEST_FAKES # driver libraries that fail on demand

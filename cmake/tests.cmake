@@ -31,6 +31,8 @@ foreach(test IN LISTS KVKILN_TEST_SOURCES)
   endif()
 endforeach()
 
+target_compile_definitions(rt_test_process PRIVATE TEST_LIBRARY="$<TARGET_FILE:kvkiln>")
+add_dependencies(rt_test_process kvkiln kvkiln-gen)
 target_sources(fuzz_test_safetensors PRIVATE cli/cli.c cli/safetensors.c)
 
 foreach(fake IN LISTS KVKILN_TEST_FAKES)

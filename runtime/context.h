@@ -67,6 +67,8 @@ struct kvk_kernels {
 };
 
 struct kvk_context {
+    const struct fork_mark *mark; /* fork.c */
+    long opener;             /* number of the process that opened it */
     const struct driver *driver;
     void *device;
     struct driver_device_info info;
@@ -105,6 +107,15 @@ void kernel_free(kvk_context *ctx, struct kernel *k);
 /* layout.c: page facts out of a manifest, checked against the shape that was asked for. */
 kvk_status page_facts_read(const struct object *object, const struct shape *shape, struct page_facts *out,
                            kvk_error *err);
+
+/*
+** fork.c: may this process use the context? KVK_E_ARG for none at all, KVK_E_FORK in a child of the one that opened it.
+** A child touches nothing of it, not even to free it.
+*/
+kvk_status fork_mark_make(kvk_context *ctx, kvk_error *err);
+void fork_mark_free(kvk_context *ctx);
+int fork_is_child(const kvk_context *ctx);
+kvk_status fork_check(const kvk_context *ctx, const char *where, kvk_error *err);
 
 /* prepare.c */
 void kernels_free(struct kvk_kernels *set);

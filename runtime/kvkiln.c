@@ -75,7 +75,9 @@ kvk_status kvk_open(const struct kvk_options *options, kvk_context **out, kvk_er
     pthread_mutex_init(&ctx->cache.mutex, NULL);
     pthread_cond_init(&ctx->changed, NULL);
     assembler_find(&ctx->assembler);
-    status = copy_options(ctx, options, err);
+    status = fork_mark_make(ctx, err);
+    if (!status)
+        status = copy_options(ctx, options, err);
     if (!status)
         status = choose_device(ctx, options->device, err);
     if (status) {
@@ -88,7 +90,7 @@ kvk_status kvk_open(const struct kvk_options *options, kvk_context **out, kvk_er
 
 void kvk_close(kvk_context *ctx)
 {
-    if (!ctx)
+    if (!ctx || fork_is_child(ctx))
         return;
     for (struct kvk_kernels *set = ctx->sets, *next; set; set = next) {
         next = set->next;
@@ -108,6 +110,7 @@ void kvk_close(kvk_context *ctx)
     pthread_mutex_destroy(&ctx->mutex);
     /* The generator's library stays loaded: LLVM does not survive being unloaded and loaded again.
     ** */
+    fork_mark_free(ctx);
     free(ctx->allocations);
     free(ctx->spec_dirs);
     free(ctx->generator_path);
@@ -151,10 +154,13 @@ static kvk_status remember(kvk_context *ctx, void *memory)
 
 kvk_status kvk_alloc(kvk_context *ctx, size_t bytes, void **out, kvk_error *err)
 {
-    if (!ctx || !out)
-        return ERR(err, KVK_E_ARG, "%s is NULL", ctx ? "out" : "ctx");
+    kvk_status status = fork_check(ctx, __func__, err);
+    if (status)
+        return status;
+    if (!out)
+        return ERR(err, KVK_E_ARG, "out is NULL");
     *out = NULL;
-    kvk_status status = ctx->driver->alloc(ctx->device, bytes ? bytes : 1, out, err);
+    status = ctx->driver->alloc(ctx->device, bytes ? bytes : 1, out, err);
     if (status || remember(ctx, *out) == KVK_OK)
         return status;
     ctx->driver->free(ctx->device, *out);
@@ -165,7 +171,7 @@ kvk_status kvk_alloc(kvk_context *ctx, size_t bytes, void **out, kvk_error *err)
 void kvk_free(kvk_context *ctx, void *memory)
 {
     int known = 0;
-    if (!ctx || !memory)
+    if (!ctx || !memory || fork_is_child(ctx))
         return;
     pthread_mutex_lock(&ctx->mutex);
     for (size_t i = 0; i < ctx->nallocations && !known; i++)
@@ -179,52 +185,57 @@ void kvk_free(kvk_context *ctx, void *memory)
 }
 
 static kvk_status check_copy(const kvk_context *ctx, const void *a, const void *b, size_t bytes,
-                             kvk_error *err)
+                             const char *where, kvk_error *err)
 {
-    if (!ctx)
-        return ERR(err, KVK_E_ARG, "ctx is NULL");
+    kvk_status status = fork_check(ctx, where, err);
+    if (status)
+        return status;
     if (bytes && (!a || !b))
-        return ERR(err, KVK_E_ARG, "a pointer to %zu bytes is NULL", bytes);
+        return error_set(err, KVK_E_ARG, where, "a pointer to %zu bytes is NULL", bytes);
     return KVK_OK;
 }
 
 kvk_status kvk_upload(kvk_context *ctx, void *device, const void *host, size_t bytes,
                       kvk_error *err)
 {
-    kvk_status status = check_copy(ctx, device, host, bytes, err);
+    kvk_status status = check_copy(ctx, device, host, bytes, __func__, err);
     return status || !bytes ? status : ctx->driver->upload(ctx->device, device, host, bytes, err);
 }
 
 kvk_status kvk_download(kvk_context *ctx, void *host, const void *device, size_t bytes,
                         kvk_error *err)
 {
-    kvk_status status = check_copy(ctx, device, host, bytes, err);
+    kvk_status status = check_copy(ctx, device, host, bytes, __func__, err);
     return status || !bytes ? status : ctx->driver->download(ctx->device, host, device, bytes, err);
 }
 
 kvk_status kvk_fill(kvk_context *ctx, void *device, int byte, size_t bytes, kvk_error *err)
 {
-    kvk_status status = check_copy(ctx, device, device, bytes, err);
+    kvk_status status = check_copy(ctx, device, device, bytes, __func__, err);
     return status || !bytes ? status : ctx->driver->fill(ctx->device, device, byte, bytes, err);
 }
 
 kvk_status kvk_device_copy(kvk_context *ctx, void *to, const void *from, size_t bytes,
                            kvk_stream stream, kvk_error *err)
 {
-    kvk_status status = check_copy(ctx, to, from, bytes, err);
+    kvk_status status = check_copy(ctx, to, from, bytes, __func__, err);
     return status || !bytes ? status : ctx->driver->copy(ctx->device, to, from, bytes, stream, err);
 }
 
 kvk_status kvk_synchronize(kvk_context *ctx, kvk_error *err)
 {
-    return ctx ? ctx->driver->synchronize(ctx->device, err) : ERR(err, KVK_E_ARG, "ctx is NULL");
+    kvk_status status = fork_check(ctx, __func__, err);
+    return status ? status : ctx->driver->synchronize(ctx->device, err);
 }
 
 kvk_status kvk_time(kvk_context *ctx,
                     kvk_status (*body)(void *data, kvk_stream stream, kvk_error *err), void *data,
                     double *ms, kvk_error *err)
 {
-    if (!ctx || !body || !ms)
-        return ERR(err, KVK_E_ARG, "%s is NULL", !ctx ? "ctx" : !body ? "body" : "ms");
+    kvk_status status = fork_check(ctx, __func__, err);
+    if (status)
+        return status;
+    if (!body || !ms)
+        return ERR(err, KVK_E_ARG, "%s is NULL", !body ? "body" : "ms");
     return ctx->driver->time(ctx->device, body, data, ms, err);
 }

@@ -23,6 +23,8 @@
 **   Launches  return at once, queued on the caller's stream. They allocate, lock, hash and read back nothing, so all of
 **             them can be captured into a graph and replayed; lengths and tables are read by the kernel.
 **   Threads   calls on one context may come from several threads; launches on different streams run independently.
+**   Processes a context belongs to the process that opened it: in a child made by fork every call on it fails with
+**             KVK_E_FORK, and kvk_close does nothing. The child may open its own. Do not fork while a prepare runs.
 */
 #ifndef KVKILN_H
 #define KVKILN_H
@@ -236,7 +238,8 @@ KVK_API const char *kvk_status_name(kvk_status status);
 /* Opens one device. The options are copied. On success *out must be closed. */
 KVK_API kvk_status kvk_open(const struct kvk_options *options, kvk_context **out, kvk_error *err);
 
-/* Frees every kernel, module and handle of the context. NULL is allowed. No launch may be running. */
+/* Frees every kernel, module and handle of the context. NULL is allowed. No call on it may be running in another thread, and
+** no launch on the device. */
 KVK_API void kvk_close(kvk_context *ctx);
 
 /* What was opened: "cuda:0", the device's own name, the target kernels are made for ("sm_90a"), and why it was chosen. */

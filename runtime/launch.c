@@ -35,7 +35,8 @@ kvk_status launch_begin(const kvk_kernels *k, int kind, const void *args, size_t
         return error_set(err, KVK_E_ARG, where, "kernels is NULL");
     if (!k->kernel[kind])
         return error_set(err, KVK_E_ARG, where, "the kernels were prepared without this kind");
-    return args_check(args, known, name, err);
+    kvk_status status = fork_check(k->ctx, where, err);
+    return status ? status : args_check(args, known, name, err);
 }
 
 kvk_status launch_entry(const kvk_kernels *k, const struct driver_entry *entry, int64_t grid,

@@ -355,10 +355,13 @@ static kvk_status prepare_set(kvk_context *ctx, struct kvk_kernels *set, kvk_err
 kvk_status kvk_prepare(kvk_context *ctx, const struct kvk_model *model, const kvk_kernels **out,
                        kvk_error *err)
 {
-    if (!ctx || !out)
-        return ERR(err, KVK_E_ARG, "%s is NULL", ctx ? "out" : "ctx");
+    kvk_status status = fork_check(ctx, __func__, err);
+    if (status)
+        return status;
+    if (!out)
+        return ERR(err, KVK_E_ARG, "out is NULL");
     *out = NULL;
-    kvk_status status = args_check(model, sizeof *model, "kvk_model", err);
+    status = args_check(model, sizeof *model, "kvk_model", err);
     if (status)
         return status;
     struct kvk_kernels *set = calloc(1, sizeof *set), *found;

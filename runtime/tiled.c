@@ -371,6 +371,8 @@ kvk_status kvk_tiled(const kvk_kernels *k, const struct kvk_tiled_args *a, kvk_s
     if (!status)
         status = sets_check(k, a->dense, __func__, err);
     if (!status)
+        status = fork_check(k->ctx, __func__, err);
+    if (!status)
         status = numbers_check(&t, __func__);
     if (status || !a->tokens)
         return status;

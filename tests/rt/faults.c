@@ -122,6 +122,12 @@ WRAP(void *, dlsym, void *library, const char *name)
     return missing && strcmp(missing, name) == 0 ? NULL : __real_dlsym(library, name);
 }
 
+WRAP(int, madvise, void *at, size_t bytes, int advice)
+{
+    const char *missing = faults.missing;
+    return missing && strcmp(missing, "madvise") == 0 ? -1 : __real_madvise(at, bytes, advice);
+}
+
 WRAP(void *, dlopen, const char *path, int flags)
 {
     const char *missing = faults.missing;

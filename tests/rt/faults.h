@@ -22,7 +22,7 @@ struct faults {
     atomic_int calls, failures;
     _Atomic(const char *) failed; /* name of the last call that failed */
     atomic_ullong random;
-    _Atomic(const char *) missing; /* dlsym does not find this name; "dlopen": no library is found */
+    _Atomic(const char *) missing; /* dlsym does not find this name; "dlopen", "madvise": always fail */
 };
 extern struct faults faults;
 

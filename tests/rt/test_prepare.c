@@ -123,7 +123,8 @@ static void plans_make_kernels_of_their_own(void **state)
 {
     (void)state;
     char *folder = rt_folder();
-    kvk_context *ctx = open_with_table(folder, "{ kind = \"decode\", gqa = 4, plan = { warps = 8 } }");
+    kvk_context *ctx =
+        open_with_table(folder, "{ kind = \"decode\", gqa = 4, plan = { warps = 8 } }");
     struct kvk_model model = rt_model();
     kvk_error err;
     const kvk_kernels *tabled = prepare(ctx, &model), *given;
