@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_pool.c - see bench_pool.h. */
-#include "bench_pool.h"
+/* bench_pool.c - the cache of a bench: kernels, shuffled pages, random rows. */
+#include "bench.h"
 
-#include "oracle.h"
+#include "number.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_ROWS = 4096 };
+/* PERIOD: elements of random rows that differ; what is larger repeats them. */
+enum { CHUNK_ROWS = 4096, PERIOD = 1 << 20, MOST_SETS = 256 };
 
 /* splitmix64 */
 static uint64_t next(uint64_t *state)
@@ -24,259 +26,252 @@ static double uniform(uint64_t *state)
     return ((double)(next(state) >> 11) + 0.5) / 9007199254740992.0;
 }
 
-/* N(0,1) rows of a dtype (Box and Muller). */
-static unsigned char *random_rows(size_t count, kvk_dtype dtype, uint64_t *state)
+static double normal(uint64_t *state)
 {
-    unsigned char *rows = cli_alloc(count, 2);
-    for (size_t i = 0; i < count; i++) {
-        double x = sqrt(-2 * log(uniform(state))) * cos(2 * M_PI * uniform(state));
-        number_put_u16(rows + 2 * i, dtype == KVK_FLOAT16 ? number_to_half(x) : number_to_bf16(x));
+    double radius = sqrt(-2 * log(uniform(state)));
+    return radius * cos(2 * M_PI * uniform(state));
+}
+
+kvk_status bench_put(struct bench *b, const void *host, size_t bytes, void **device, kvk_error *err)
+{
+    kvk_status status = kvk_alloc(b->ctx, bytes ? bytes : 16, device, err);
+    return status || !host ? status : kvk_upload(b->ctx, *device, host, bytes, err);
+}
+
+kvk_status bench_output(struct bench *b, int which, size_t bytes, kvk_error *err)
+{
+    b->out_bytes[which] = bytes;
+    return kvk_alloc(b->ctx, bytes, &b->out[which], err);
+}
+
+kvk_status bench_random(struct bench *b, size_t elements, unsigned salt, struct bench_random *out,
+                        kvk_error *err)
+{
+    uint64_t state = b->shape.seed * UINT64_C(1000003) + salt;
+    size_t period = elements < PERIOD ? elements : PERIOD, done = 2 * period;
+    out->elements = elements;
+    out->period = period;
+    out->chunk = cli_alloc(period, 2);
+    for (size_t i = 0; i < period; i++) {
+        double x = normal(&state);
+        number_put_u16(out->chunk + 2 * i,
+                       b->shape.dtype == KVK_FLOAT16 ? number_to_half(x) : number_to_bf16(x));
     }
-    return rows;
-}
-
-static kvk_status copy_to_device(kvk_context *ctx, const void *host, size_t bytes, void *out,
-                                 kvk_error *err)
-{
-    kvk_status status = kvk_alloc(ctx, bytes, (void **)out, err);
-    return status || !host ? status : kvk_upload(ctx, *(void **)out, host, bytes, err);
-}
-
-/* Every page of the pool belongs to one sequence of one set, in a random order. */
-static void shuffle_pages(struct bench_pool *p, uint64_t *state)
-{
-    long pages = p->pool.pages;
-    p->host_tables = cli_alloc((size_t)pages, sizeof *p->host_tables);
-    for (long i = 0; i < pages; i++)
-        p->host_tables[i] = (int32_t)i;
-    for (long i = pages - 1; i > 0; i--) {
-        long j = (long)(next(state) % (uint64_t)(i + 1));
-        int32_t page = p->host_tables[i];
-        p->host_tables[i] = p->host_tables[j];
-        p->host_tables[j] = page;
-    }
-}
-
-/* Random rows for CHUNK_ROWS tokens, stored again and again to
- * other slots until every slot is written. */
-static kvk_status store_all(struct bench_pool *p, uint64_t *state, kvk_error *err)
-{
-    const struct bench_shape *shape = &p->shape;
-    size_t elements = (size_t)(CHUNK_ROWS * shape->kv_heads * shape->head_size);
-    unsigned char *key = random_rows(elements, shape->dtype, state),
-                  *value = random_rows(elements, shape->dtype, state);
-    int64_t *slots = cli_alloc(CHUNK_ROWS, sizeof *slots), total = p->pool.pages * shape->page;
-    struct kvk_store_args args = KVK_INIT(struct kvk_store_args);
-    void *device_slots = NULL;
-    kvk_status status = copy_to_device(p->ctx, key, 2 * elements, &args.key.data, err);
+    kvk_status status = kvk_alloc(b->ctx, 2 * elements, &out->device, err);
     if (!status)
-        status = copy_to_device(p->ctx, value, 2 * elements, &args.value.data, err);
-    if (!status)
-        status = kvk_alloc(p->ctx, CHUNK_ROWS * sizeof *slots, &device_slots, err);
-    args.pool = p->pool;
-    args.slots = device_slots;
-    args.slot_type = KVK_INT64;
-    for (int64_t first = 0; first < total && !status; first += args.rows) {
-        args.rows = total - first < CHUNK_ROWS ? total - first : CHUNK_ROWS;
-        /* row i of this chunk goes to a slot that a stride coprime to
-         * the chunk picks: no two chunks are alike in order */
-        for (int64_t i = 0; i < args.rows; i++)
-            slots[i] = args.rows == CHUNK_ROWS
-                           ? first + (i * 1021 + first / CHUNK_ROWS * 577) % CHUNK_ROWS
-                           : first + i;
-        status = kvk_upload(p->ctx, device_slots, slots, (size_t)args.rows * sizeof *slots, err);
-        if (!status)
-            status = kvk_store(p->kernels, &args, NULL, err);
-        if (!status)
-            status = kvk_synchronize(p->ctx, err);
+        status = kvk_upload(b->ctx, out->device, out->chunk, done, err);
+    for (size_t more; done < 2 * elements && !status; done += more) {
+        more = done < 2 * elements - done ? done : 2 * elements - done;
+        status = kvk_device_copy(b->ctx, (char *)out->device + done, out->device, more, NULL, err);
     }
-    kvk_free(p->ctx, args.key.data);
-    kvk_free(p->ctx, args.value.data);
-    kvk_free(p->ctx, device_slots);
-    free(key);
-    free(value);
-    free(slots);
-    return status;
+    return status ? status : kvk_synchronize(b->ctx, err);
 }
 
-static kvk_status prepare(struct bench_pool *p, kvk_error *err)
+double bench_random_at(const struct bench *b, const struct bench_random *rows, size_t i)
 {
-    const struct bench_shape *shape = &p->shape;
+    return number_at(b->shape.dtype == KVK_FLOAT16 ? NUMBER_F16 : NUMBER_BF16, rows->chunk,
+                     i % rows->period);
+}
+
+const int32_t *bench_table(const struct bench *b, long set, long sequence)
+{
+    return b->host_tables + (set * b->batch + sequence) * b->stride;
+}
+
+static long pages_of(const struct bench *b, long tokens)
+{
+    return (tokens + b->shape.page - 1) / b->shape.page;
+}
+
+static kvk_status prepare(struct bench *b, unsigned kinds, const char *plan,
+                          const kvk_kernels **out, kvk_error *err)
+{
+    const struct bench_shape *shape = &b->shape;
     struct kvk_model model = KVK_INIT(struct kvk_model);
-    struct kvk_limits limits = KVK_INIT(struct kvk_limits);
     model.spec = shape->preset;
     model.layout = shape->layout;
     model.kv_heads = (int)shape->kv_heads;
     model.query_heads = (int)(shape->kv_heads * shape->gqa);
     model.head_size = (int)shape->head_size;
+    model.value_head_size = (int)shape->value_head_size;
     model.page_tokens = (int)shape->page;
     model.dtype = shape->dtype;
-    model.kinds = KVK_STORE | KVK_DECODE;
-    kvk_status status = kvk_prepare(p->ctx, &model, &p->kernels, err);
-    p->layout = KVK_INIT(struct kvk_layout);
-    if (!status)
-        status = kvk_layout(p->kernels, &p->layout, err);
-    if (status)
-        return status;
-    limits.sequences = shape->batch;
-    limits.query_tokens = 1;
-    limits.context = shape->context;
-    p->workspace_bytes = kvk_workspace_bytes(p->kernels, &limits);
-    return KVK_OK;
+    model.kinds = kinds;
+    model.plan = plan;
+    if (kinds == KVK_DEQUANT && b->kind != &bench_dequant)
+        model.dequant_dtype = KVK_FLOAT16;
+    return kvk_prepare(b->ctx, &model, out, err);
 }
 
-static kvk_status allocate(struct bench_pool *p, uint64_t *state, kvk_error *err)
+static kvk_status prepare_all(struct bench *b, kvk_error *err)
 {
-    const struct bench_shape *shape = &p->shape;
-    int32_t *lengths = cli_alloc((size_t)shape->batch, sizeof *lengths);
-    size_t elements = (size_t)(shape->batch * shape->kv_heads * shape->gqa * shape->head_size);
-    for (long i = 0; i < shape->batch; i++)
-        lengths[i] = (int32_t)shape->context;
-    p->query_bytes = 2 * elements;
-    p->host_query = random_rows(elements, shape->dtype, state);
-    kvk_status status =
-        kvk_alloc(p->ctx, (size_t)p->pool.pages * p->layout.page_bytes, &p->pool.data, err);
+    kvk_status status = prepare(b, KVK_STORE, NULL, &b->store, err);
     if (!status)
-        status = copy_to_device(p->ctx, p->host_tables, (size_t)p->pool.pages * sizeof(int32_t),
-                                &p->tables, err);
+        status = prepare(b, b->kind->bits, b->shape.plan, &b->kernels, err);
+    b->layout = KVK_INIT(struct kvk_layout);
     if (!status)
-        status = copy_to_device(p->ctx, lengths, (size_t)shape->batch * sizeof *lengths,
-                                &p->lengths, err);
-    if (!status)
-        status = copy_to_device(p->ctx, p->host_query, p->query_bytes, &p->query, err);
-    if (!status)
-        status = kvk_alloc(p->ctx, p->query_bytes, &p->out, err);
+        status = kvk_layout(b->store, &b->layout, err);
+    struct slots slots;
+    const struct format *format = slots_format(b->shape.preset);
+    int soa = !strcmp(b->shape.layout, "soa");
+    int known = format && b->shape.head_size == b->shape.value_head_size &&
+                slots_make(format, soa, (int)b->shape.kv_heads, (int)b->shape.head_size,
+                           (int)b->shape.page, &slots) &&
+                slots.page_bytes == b->layout.page_bytes;
+    if (!status && !known)
+        status = prepare(b, KVK_DEQUANT, NULL, &b->reader, err);
+    return status;
+}
+
+/* Sequences of a set, and how many sets make `pool_bytes`. */
+static void size_pool(struct bench *b, size_t pool_bytes)
+{
+    for (int g = 0; g < b->shape.ngroups; g++)
+        b->batch += b->shape.groups[g].count;
+    b->context = cli_alloc((size_t)b->batch, sizeof *b->context);
+    long at = 0;
+    for (int g = 0; g < b->shape.ngroups; g++)
+        for (long i = 0; i < b->shape.groups[g].count; i++) {
+            long tokens = b->shape.groups[g].tokens, pages = pages_of(b, tokens);
+            b->context[at++] = tokens;
+            b->tokens += tokens;
+            b->set_pages += pages;
+            b->stride = pages > b->stride ? pages : b->stride;
+            b->longest = tokens > b->longest ? tokens : b->longest;
+        }
+    size_t set = (size_t)b->set_pages * b->layout.page_bytes;
+    b->sets = (long)((pool_bytes + set - 1) / set);
+    b->sets = b->sets > MOST_SETS ? MOST_SETS : b->host || b->sets > 1 ? b->sets : 2;
+    b->pool.pages = b->sets * b->set_pages;
+}
+
+/* Every page of the pool belongs to one sequence of one set, in a random order. */
+static void shuffle_pages(struct bench *b, uint64_t *state)
+{
+    long pages = b->pool.pages, at = 0;
+    int32_t *order = cli_alloc((size_t)pages, sizeof *order);
+    for (long i = 0; i < pages; i++)
+        order[i] = (int32_t)i;
+    for (long i = pages - 1; i > 0; i--) {
+        long j = (long)(next(state) % (uint64_t)(i + 1));
+        int32_t page = order[i];
+        order[i] = order[j];
+        order[j] = page;
+    }
+    b->host_tables = cli_alloc((size_t)(b->sets * b->batch * b->stride), sizeof *b->host_tables);
+    for (long s = 0; s < b->sets * b->batch; s++)
+        for (long i = 0; i < b->stride; i++)
+            b->host_tables[s * b->stride + i] =
+                i < pages_of(b, b->context[s % b->batch]) ? order[at++] : -1;
+    free(order);
+}
+
+static kvk_status put_numbers(struct bench *b, uint64_t *state, kvk_error *err)
+{
+    int32_t *lengths = cli_alloc((size_t)b->batch + 1, sizeof *lengths);
+    shuffle_pages(b, state);
+    for (long i = 0; i < b->batch; i++)
+        lengths[i] = (int32_t)b->context[i];
+    kvk_status status = bench_put(b, lengths, (size_t)b->batch * sizeof *lengths, &b->lengths, err);
     if (!status)
         status =
-            kvk_alloc(p->ctx, p->workspace_bytes ? p->workspace_bytes : 16, &p->workspace, err);
+            bench_put(b, b->host_tables, (size_t)(b->sets * b->batch * b->stride) * sizeof(int32_t),
+                      &b->tables, err);
     free(lengths);
     return status;
 }
 
-kvk_status bench_pool_open(struct bench_pool *p, kvk_context *ctx, const struct bench_shape *shape,
-                           size_t total_bytes, kvk_error *err)
+/* The same rows again and again, to all slots, each time in another order. */
+static kvk_status store_all(struct bench *b, kvk_error *err)
 {
+    const struct bench_shape *s = &b->shape;
+    struct bench_random key = {0}, value = {0};
+    int64_t *slots = cli_alloc(CHUNK_ROWS, sizeof *slots), total = b->pool.pages * s->page;
+    struct kvk_store_args args = KVK_INIT(struct kvk_store_args);
+    void *device_slots = NULL;
+    size_t row = (size_t)(CHUNK_ROWS * s->kv_heads);
+    kvk_status status = bench_random(b, row * (size_t)s->head_size, 1, &key, err);
+    if (!status)
+        status = bench_random(b, row * (size_t)s->value_head_size, 2, &value, err);
+    if (!status)
+        status = bench_put(b, NULL, CHUNK_ROWS * sizeof *slots, &device_slots, err);
+    args.pool = b->pool;
+    args.key.data = key.device;
+    args.value.data = value.device;
+    args.slots = device_slots;
+    args.slot_type = KVK_INT64;
+    for (int64_t first = 0; first < total && !status; first += args.rows) {
+        args.rows = total - first < CHUNK_ROWS ? total - first : CHUNK_ROWS;
+        for (int64_t i = 0; i < args.rows; i++) /* a stride coprime to the chunk */
+            slots[i] = args.rows == CHUNK_ROWS
+                           ? first + (i * 1021 + first / CHUNK_ROWS * 577) % CHUNK_ROWS
+                           : first + i;
+        status = kvk_upload(b->ctx, device_slots, slots, (size_t)args.rows * sizeof *slots, err);
+        if (!status)
+            status = kvk_store(b->store, &args, NULL, err);
+        if (!status)
+            status = kvk_synchronize(b->ctx, err);
+    }
+    kvk_free(b->ctx, key.device);
+    kvk_free(b->ctx, value.device);
+    kvk_free(b->ctx, device_slots);
+    free(key.chunk);
+    free(value.chunk);
+    free(slots);
+    return status;
+}
+
+static kvk_status check_tokens(const struct bench *b, kvk_error *err)
+{
+    for (long i = 0; i < b->batch && b->kind != &bench_dequant; i++)
+        if (b->context[i] < b->shape.query_tokens) {
+            memset(err, 0, sizeof *err);
+            err->status = KVK_E_ARG;
+            snprintf(err->text, sizeof err->text,
+                     "query-tokens: %ld: accepted at most a sequence's %ld cached tokens",
+                     b->shape.query_tokens, b->context[i]);
+            return err->status;
+        }
+    return KVK_OK;
+}
+
+kvk_status bench_open(struct bench *b, const struct device *device, const struct bench_kind *kind,
+                      const struct bench_shape *shape, size_t pool_bytes, kvk_error *err)
+{
+    memset(b, 0, sizeof *b);
+    b->ctx = device->ctx;
+    b->host = device_is_host(device);
+    b->kind = kind;
+    b->shape = *shape;
     uint64_t state = shape->seed;
-    memset(p, 0, sizeof *p);
-    p->ctx = ctx;
-    p->shape = *shape;
-    kvk_status status = prepare(p, err);
+    kvk_status status = prepare_all(b, err);
     if (status)
         return status;
-    p->pages_per_sequence = (shape->context + shape->page - 1) / shape->page;
-    p->set_bytes = (size_t)(shape->batch * shape->context * shape->kv_heads) * p->layout.slot_bytes;
-    p->sets = (long)((total_bytes + p->set_bytes - 1) / p->set_bytes);
-    p->pool.pages = p->sets * shape->batch * p->pages_per_sequence;
-    shuffle_pages(p, &state);
-    status = allocate(p, &state, err);
-    return status ? status : store_all(p, &state, err);
+    size_pool(b, pool_bytes);
+    status = check_tokens(b, err);
+    if (!status)
+        status =
+            kvk_alloc(b->ctx, (size_t)b->pool.pages * b->layout.page_bytes, &b->pool.data, err);
+    if (!status)
+        status = put_numbers(b, &state, err);
+    if (!status && kind != &bench_store)
+        status = store_all(b, err);
+    return status ? status : kind->make(b, err);
 }
 
-void bench_pool_close(struct bench_pool *p)
+void bench_close(struct bench *b)
 {
-    void *const memory[] = {p->pool.data, p->tables, p->lengths, p->query, p->out, p->workspace};
+    void *const memory[] = {b->pool.data, b->tables,       b->lengths,     b->starts,
+                            b->slots,     b->query.device, b->key.device,  b->out[0],
+                            b->out[1],    b->workspace,    b->value.device};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         if (memory[i])
-            kvk_free(p->ctx, memory[i]);
-    free(p->host_tables);
-    free(p->host_query);
-}
-
-void bench_pool_decode_args(const struct bench_pool *p, long set, struct kvk_decode_args *args)
-{
-    *args = KVK_INIT(struct kvk_decode_args);
-    args->pool = p->pool;
-    args->query.data = p->query;
-    args->out.data = p->out;
-    args->block_table = p->tables + set * p->shape.batch * p->pages_per_sequence;
-    args->table_stride = p->pages_per_sequence;
-    args->lengths = p->lengths;
-    args->sequences = p->shape.batch;
-    args->query_tokens = 1;
-    args->max_context = p->shape.context;
-    args->workspace = p->workspace;
-    args->workspace_bytes = p->workspace_bytes;
-}
-
-/* Adds the squares of differences and of references for the
- * query heads of one KV head of sequence 0. */
-static void compare_head(const struct bench_pool *p, const struct slots *slots,
-                         const unsigned char *pages, const int32_t *table, int head,
-                         const unsigned char *out, double *square, double *reference)
-{
-    int d = slots->head_size, gqa = (int)p->shape.gqa;
-    enum number number = p->shape.dtype == KVK_FLOAT16 ? NUMBER_F16 : NUMBER_BF16;
-    double *query = cli_alloc((size_t)d, sizeof *query), *want = cli_alloc((size_t)d, sizeof *want);
-    struct oracle_mask mask = {.scale = 1 / sqrt(d)};
-    struct oracle_rows rows;
-    oracle_decode(slots, pages, table, p->shape.context, head, &rows);
-    for (int h = head * gqa; h < (head + 1) * gqa; h++) {
-        size_t at = (size_t)h * (size_t)d;
-        for (int i = 0; i < d; i++)
-            query[i] = number_at(number, p->host_query, at + (size_t)i);
-        oracle_attend(&rows, query, p->shape.context - 1, &mask, want);
-        for (int i = 0; i < d; i++) {
-            double diff = number_at(number, out, at + (size_t)i) - want[i];
-            *square += diff * diff;
-            *reference += want[i] * want[i];
-        }
-    }
-    oracle_free(&rows);
-    free(query);
-    free(want);
-}
-
-/* Pages of sequence 0 of set 0, one behind the other. */
-static kvk_status fetch_pages(const struct bench_pool *p, unsigned char *pages, int32_t *table,
-                              kvk_error *err)
-{
-    kvk_status status = KVK_OK;
-    for (long i = 0; i < p->pages_per_sequence && !status; i++) {
-        const char *page =
-            (const char *)p->pool.data + (size_t)p->host_tables[i] * p->layout.page_bytes;
-        status = kvk_download(p->ctx, pages + (size_t)i * p->layout.page_bytes, page,
-                              p->layout.page_bytes, err);
-        table[i] = (int32_t)i;
-    }
-    return status;
-}
-
-kvk_status bench_pool_verify(const struct bench_pool *p, int splits, double *rel_l2, kvk_error *err)
-{
-    const struct bench_shape *shape = &p->shape;
-    const struct format *format = slots_format(shape->preset);
-    struct kvk_decode_args args;
-    struct slots slots;
-    double square = 0, reference = 0;
-    *rel_l2 = -1;
-    int soa = shape->layout && !strcmp(shape->layout, "soa");
-    int known = format
-                && slots_make(format, soa, (int)shape->kv_heads, (int)shape->head_size,
-                              (int)shape->page, &slots)
-                && slots.page_bytes == p->layout.page_bytes;
-    unsigned char *pages = cli_alloc((size_t)p->pages_per_sequence, p->layout.page_bytes),
-                  *out = cli_alloc(p->query_bytes, 1);
-    int32_t *table = cli_alloc((size_t)p->pages_per_sequence, sizeof *table);
-    bench_pool_decode_args(p, 0, &args);
-    args.splits = splits;
-    kvk_status status = kvk_fill(p->ctx, p->out, 0xFF, p->query_bytes, err);
-    if (!status)
-        status = kvk_decode(p->kernels, &args, NULL, err);
-    if (!status)
-        status = kvk_synchronize(p->ctx, err);
-    if (!status)
-        status = kvk_download(p->ctx, out, p->out, p->query_bytes, err);
-    if (!status && known)
-        status = fetch_pages(p, pages, table, err);
-    if (!status && known) {
-        compare_head(p, &slots, pages, table, 0, out, &square, &reference);
-        if (shape->kv_heads > 1)
-            compare_head(p, &slots, pages, table, (int)shape->kv_heads - 1, out, &square,
-                         &reference);
-        *rel_l2 = sqrt(square / reference);
-    }
-    free(pages);
-    free(out);
-    free(table);
-    return status;
+            kvk_free(b->ctx, memory[i]);
+    free(b->context);
+    free(b->host_tables);
+    free(b->host_slots);
+    free(b->query.chunk);
+    free(b->key.chunk);
+    free(b->value.chunk);
+    memset(b, 0, sizeof *b);
 }

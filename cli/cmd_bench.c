@@ -1,228 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** cmd_bench.c - `kvkiln bench decode`: time of one decode step, beside the copy bandwidth of the
-** same process.
+** cmd_bench.c - `kvkiln bench decode|store|dequant|unified`: time of one launch, beside the copy
+** bandwidth of the same process. `bench suite` and `bench compile` are in files of their own.
 **
-** The output is verified first; repetitions take turns on sets of pages, so that a GPU's L2 holds
-** nothing they read. On the host it is a CPU that is timed: useful to compare plans, not to compare
-** machines.
+** On the host it is a CPU that is timed: useful to compare plans, not to compare machines.
 */
 #include "bench_compile.h"
-#include "bench_pool.h"
-#include "check_read.h"
+#include "bench_suite.h"
+#include "bench_time.h"
+
+#include "../runtime/tuned.h"
 
 #include <argp.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_REPEATS = 10000, WARM_UP = 3, COPIES = 7 };
+enum { MOST_REPEATS = 10000, CONTEXTS = 16 };
 
 struct options {
     struct bench_shape shape;
+    const struct bench_kind *kind;
+    char *contexts[CONTEXTS];
+    int ncontexts;
     const char *device, *specs;
-    long splits, repeats;
+    long batch, repeats;
     int json;
 };
 
-struct timing {
-    double median, low, high; /* ms */
-};
-
-struct figures {
-    struct timing decode;
-    double rel_l2, limit, copy_gbs, gbs;
-    struct kvk_kernel_info kernel;
-};
-
-struct decode_body {
-    const struct bench_pool *pool;
-    struct kvk_decode_args args;
-};
-
-static kvk_status launch_decode(void *data, kvk_stream stream, kvk_error *err)
-{
-    struct decode_body *body = data;
-    return kvk_decode(body->pool->kernels, &body->args, stream, err);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static struct timing summarise(double *ms, long count)
-{
-    qsort(ms, (size_t)count, sizeof *ms, by_value);
-    double median = count % 2 ? ms[count / 2] : (ms[count / 2 - 1] + ms[count / 2]) / 2;
-    return (struct timing){median, ms[0], ms[count - 1]};
-}
-
-static kvk_status time_decode(const struct bench_pool *pool, const struct options *o, int host,
-                              struct timing *out, kvk_error *err)
-{
-    double *ms = cli_alloc((size_t)o->repeats, sizeof *ms);
-    struct decode_body body = {.pool = pool};
-    kvk_status status = KVK_OK;
-    for (long i = -(host ? 1 : WARM_UP); i < o->repeats && !status; i++) {
-        double once;
-        bench_pool_decode_args(pool, (i + WARM_UP) % pool->sets, &body.args);
-        body.args.splits = (int32_t)o->splits;
-        status = kvk_time(pool->ctx, launch_decode, &body, &once, err);
-        if (i >= 0)
-            ms[i] = once;
-    }
-    if (!status)
-        *out = summarise(ms, o->repeats);
-    free(ms);
-    return status;
-}
-
-struct copy_body {
-    kvk_context *ctx;
-    void *from, *to;
-    size_t bytes;
-};
-
-static kvk_status launch_copy(void *data, kvk_stream stream, kvk_error *err)
-{
-    struct copy_body *body = data;
-    return kvk_device_copy(body->ctx, body->to, body->from, body->bytes, stream, err);
-}
-
-/* GB/s, bytes read plus bytes written. */
-static kvk_status copy_bandwidth(kvk_context *ctx, int host, double *gbs, kvk_error *err)
-{
-    struct copy_body body = {.ctx = ctx, .bytes = host ? (size_t)256 << 20 : (size_t)2 << 30};
-    double ms[COPIES];
-    kvk_status status = kvk_alloc(ctx, body.bytes, &body.from, err);
-    if (!status)
-        status = kvk_alloc(ctx, body.bytes, &body.to, err);
-    if (!status)
-        status = kvk_fill(ctx, body.from, 0x5A, body.bytes, err);
-    if (!status)
-        status = kvk_fill(ctx, body.to, 0, body.bytes, err);
-    for (int i = -1; i < COPIES && !status; i++)
-        status = kvk_time(ctx, launch_copy, &body, &ms[i < 0 ? 0 : i], err);
-    if (!status)
-        *gbs = 2 * (double)body.bytes / summarise(ms, COPIES).median * 1e-6;
-    kvk_free(ctx, body.from);
-    kvk_free(ctx, body.to);
-    return status;
-}
-
-static kvk_status measure(const struct device *device, const struct options *o,
-                          struct bench_pool *pool, struct figures *f, kvk_error *err)
-{
-    int host = device_is_host(device);
-    kvk_status status =
-        bench_pool_open(pool, device->ctx, &o->shape, (size_t)(host ? 64 : 512) << 20, err);
-    if (!status)
-        status = bench_pool_verify(pool, (int)o->splits, &f->rel_l2, err);
-    f->limit = check_output_limit(o->shape.dtype);
-    if (status || !(f->rel_l2 <= f->limit))
-        return status;
-    status = time_decode(pool, o, host, &f->decode, err);
-    if (!status)
-        status = copy_bandwidth(device->ctx, host, &f->copy_gbs, err);
-    f->kernel = KVK_INIT(struct kvk_kernel_info);
-    if (!status)
-        status = kvk_kernel(pool->kernels, KVK_DECODE, &f->kernel, err);
-    f->gbs = (double)pool->set_bytes / f->decode.median * 1e-6;
-    return status;
-}
-
-static void print_figures(const struct options *o, const struct bench_pool *pool,
-                          const struct figures *f, int host)
-{
-    const struct bench_shape *s = &o->shape;
-    printf("decode %s %s, head size %ld, gqa %ld, %ld KV heads, batch %ld, context %ld, page %ld, "
-           "%s\n",
-           s->preset, pool->layout.slot_bytes && s->layout ? s->layout : "default layout",
-           s->head_size, s->gqa, s->kv_heads, s->batch, s->context, s->page,
-           cli_dtype_name(s->dtype));
-    if (host)
-        printf("this times a CPU running the kernels' host form, not a GPU\n");
-    if (f->rel_l2 < 0)
-        printf("not verified: %s is no shipped preset\n", s->preset);
-    else
-        printf("verified: relative L2 %.2e against double precision (limit %.1e) %s\n", f->rel_l2,
-               f->limit, f->rel_l2 <= f->limit ? "PASS" : "FAIL");
-    if (!(f->rel_l2 <= f->limit))
-        return;
-    printf("time      %.4f ms median, %.4f min, %.4f max of %ld\n", f->decode.median, f->decode.low,
-           f->decode.high, o->repeats);
-    printf("read      %zu compressed bytes, %.4g GB/s\n", pool->set_bytes, f->gbs);
-    printf("copy      %.1f GB/s (read and written)\n", f->copy_gbs);
-    printf("share     %.3g %% of copy bandwidth\n", 100 * f->gbs / f->copy_gbs);
-    printf("kernel    %s: %d registers, %d bytes shared, %d local, %d threads, %d resident CTAs, "
-           "splits ",
-           f->kernel.name, f->kernel.registers, f->kernel.shared_bytes, f->kernel.local_bytes,
-           f->kernel.threads, f->kernel.resident_ctas);
-    printf(o->splits ? "%ld\n" : "chosen by the runtime\n", o->splits);
-}
-
-static void print_json(const struct device *device, const struct options *o,
-                       const struct bench_pool *pool, const struct figures *f)
-{
-    const struct bench_shape *s = &o->shape;
-    json_t *root = json_pack("{s:s, s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I}", "version",
-                             kvk_version(), "preset", s->preset, "layout", s->layout, "head_size",
-                             (json_int_t)s->head_size, "gqa", (json_int_t)s->gqa, "kv_heads",
-                             (json_int_t)s->kv_heads, "batch", (json_int_t)s->batch, "context",
-                             (json_int_t)s->context, "page", (json_int_t)s->page, "dtype",
-                             cli_dtype_name(s->dtype), "splits", (json_int_t)o->splits);
-    json_t *times =
-        json_pack("{s:o, s:f, s:b, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:f}", "rel_l2",
-                  compare_real(f->rel_l2), "limit", f->limit, "verified",
-                  f->rel_l2 >= 0 && f->rel_l2 <= f->limit, "median_ms", f->decode.median, "min_ms",
-                  f->decode.low, "max_ms", f->decode.high, "repeats", (json_int_t)o->repeats,
-                  "compressed_bytes", (json_int_t)pool->set_bytes, "gbs", f->gbs, "copy_gbs",
-                  f->copy_gbs, "share", f->copy_gbs > 0 ? f->gbs / f->copy_gbs : 0.0);
-    json_t *kernel =
-        json_pack("{s:s?, s:s?, s:i, s:i, s:i, s:i, s:i}", "kernel", f->kernel.name, "origin",
-                  f->kernel.origin, "registers", f->kernel.registers, "shared_bytes",
-                  f->kernel.shared_bytes, "local_bytes", f->kernel.local_bytes, "threads",
-                  f->kernel.threads, "resident_ctas", f->kernel.resident_ctas);
-    json_object_update(root, times);
-    json_object_update(root, kernel);
-    json_decref(times);
-    json_decref(kernel);
-    device_json(device, root);
-    json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    printf("\n");
-    json_decref(root);
-}
-
 enum {
     OPT_HEAD = 0x100,
+    OPT_VALUE_HEAD,
     OPT_GQA,
     OPT_KV,
     OPT_BATCH,
     OPT_CONTEXT,
+    OPT_QUERY,
     OPT_PAGE,
     OPT_DTYPE,
     OPT_SPLITS,
+    OPT_PLAN,
+    OPT_FULL,
     OPT_SEED
 };
 
 static const struct argp_option bench_options[] = {
     {"preset", 'p', "SPEC", 0, "preset or path of a .lua file (default turboquant_4bit_nc)", 0},
-    {"layout", 'l', "LAYOUT", 0, "aos or soa (default aos)", 0},
+    {"layout", 'l', "LAYOUT", 0, "aos (default), soa", 0},
     {"head-size", OPT_HEAD, "D", 0, "default 128", 0},
+    {"value-head-size", OPT_VALUE_HEAD, "D", 0, "default: that of keys", 0},
     {"gqa", OPT_GQA, "N", 0, "query heads a KV head (default 4)", 0},
     {"kv-heads", OPT_KV, "N", 0, "default 8", 0},
-    {"batch", OPT_BATCH, "N", 0, "sequences (default 16; host 1)", 0},
-    {"context", OPT_CONTEXT, "N", 0, "cached tokens a sequence (default 32768; host 4096)", 0},
+    {"batch", OPT_BATCH, "N", 0, "sequences (default 16; store, unified and host 1)", 0},
+    {"context", OPT_CONTEXT, "N,...", 0,
+     "cached tokens a sequence (default 32768, store 65536; host 4096, unified 512), several for "
+     "several runs; or a ragged batch: 1x131072+31x4096",
+     0},
+    {"query-tokens", OPT_QUERY, "N", 0,
+     "newest tokens of each sequence that attend (default 1, unified 2048; host 64) or are stored "
+     "(default: all)",
+     0},
     {"page", OPT_PAGE, "N", 0, "tokens a page (default 16)", 0},
     {"dtype", OPT_DTYPE, "T", 0, "bf16 (default), fp16", 0},
-    {"splits", OPT_SPLITS, "N", 0, "0 (default): chosen by the runtime", 0},
+    {"full", OPT_FULL, 0, 0, "decode, unified: no causal mask", 0},
+    {"splits", OPT_SPLITS, "N", 0, "decode; 0 (default): chosen by the runtime", 0},
+    {"plan", OPT_PLAN, "FIELD=N,...", 0, "decode, unified: as in kvkiln explain", 0},
     {"repeats", 'r', "N", 0, "default 20", 0},
     {"seed", OPT_SEED, "N", 0, "of the random rows (default 1)", 0},
     {"device", 'd', "DEVICE", 0, "auto (default), host, cuda:0, hip:0", 0},
-    {"specs", 's', "DIR", 0, "look for presets here first", 0},
+    {"specs", 's', "DIR", 0, "look for presets and tuned tables here first", 0},
     {"json", 'j', 0, 0, "results as JSON", 0},
     {0},
 };
@@ -234,18 +80,31 @@ static void number(struct argp_state *state, const char *option, const char *arg
         argp_error(state, "--%s: '%s': accepted %ld to %ld", option, arg, low, high);
 }
 
+static void parse_plan(struct argp_state *state, const char *arg)
+{
+    struct tuned_plan values;
+    kvk_error err;
+    if (tuned_plan_parse("--plan", arg, &values, &err))
+        argp_error(state, "%s", err.text);
+}
+
 static error_t parse_shape(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     struct bench_shape *s = &o->shape;
     long seed;
     switch (key) {
-    case OPT_HEAD: number(state, "head-size", arg, 8, 4096, &s->head_size); return 0;
+    case OPT_HEAD: number(state, "head-size", arg, 8, 1024, &s->head_size); return 0;
+    case OPT_VALUE_HEAD:
+        number(state, "value-head-size", arg, 8, 1024, &s->value_head_size);
+        return 0;
     case OPT_GQA: number(state, "gqa", arg, 1, 128, &s->gqa); return 0;
     case OPT_KV: number(state, "kv-heads", arg, 1, 1024, &s->kv_heads); return 0;
-    case OPT_BATCH: number(state, "batch", arg, 1, 65536, &s->batch); return 0;
-    case OPT_CONTEXT: number(state, "context", arg, 1, 1 << 26, &s->context); return 0;
+    case OPT_BATCH: number(state, "batch", arg, 1, 65536, &o->batch); return 0;
+    case OPT_QUERY: number(state, "query-tokens", arg, 1, 1 << 26, &s->query_tokens); return 0;
     case OPT_PAGE: number(state, "page", arg, 1, 4096, &s->page); return 0;
+    case OPT_SPLITS: number(state, "splits", arg, 0, 64, &s->splits); return 0;
+    case OPT_FULL: s->full = 1; return 0;
     case OPT_SEED:
         number(state, "seed", arg, 0, 1 << 30, &seed);
         s->seed = (unsigned)seed;
@@ -255,8 +114,23 @@ static error_t parse_shape(int key, char *arg, struct argp_state *state)
         if (!s->dtype)
             argp_error(state, "--dtype: '%s': accepted bf16, fp16", arg);
         return 0;
+    case OPT_PLAN:
+        parse_plan(state, arg);
+        s->plan = arg;
+        return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
+}
+
+static void check(struct argp_state *state, struct options *o)
+{
+    struct bench_shape shape = o->shape;
+    for (int i = 0; i < o->ncontexts; i++)
+        if (!bench_shape_context(&shape, o->contexts[i], o->batch))
+            argp_error(state, "--context: '%s': accepted N, or COUNTxN+COUNTxN... without --batch",
+                       o->contexts[i]);
+    if (!o->ncontexts)
+        o->contexts[o->ncontexts++] = NULL;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -270,75 +144,147 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         o->shape.layout = arg;
         return 0;
     case 'r': number(state, "repeats", arg, 1, MOST_REPEATS, &o->repeats); return 0;
-    case OPT_SPLITS: number(state, "splits", arg, 0, 64, &o->splits); return 0;
+    case OPT_CONTEXT:
+        o->ncontexts = cli_split(arg, o->contexts, CONTEXTS);
+        if (o->ncontexts < 1)
+            argp_error(state, "--context: an empty item, or more than %d", CONTEXTS);
+        return 0;
     case 'd': o->device = arg; return 0;
     case 's': o->specs = arg; return 0;
     case 'j': o->json = 1; return 0;
-    case ARGP_KEY_ARG:
-        if (strcmp(arg, "decode") || state->arg_num)
-            argp_error(state, "'%s': there are: bench decode, bench compile", arg);
-        return 0;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "what? there are: bench decode, bench compile"); return 0;
+    case ARGP_KEY_ARG: argp_error(state, "'%s': one kind only", arg); return 0;
+    case ARGP_KEY_SUCCESS: check(state, o); return 0;
     default: return parse_shape(key, arg, state);
     }
 }
 
-static int run_bench(struct device *device, struct options *o)
+static int exit_of(kvk_status status)
 {
-    int host = device_is_host(device);
-    struct bench_pool pool = {0};
-    struct figures figures = {.rel_l2 = -1};
-    kvk_error err = {0};
-    if (!o->shape.batch)
-        o->shape.batch = host ? 1 : 16;
-    if (!o->shape.context)
-        o->shape.context = host ? 4096 : 32768;
-    kvk_status status = measure(device, o, &pool, &figures, &err);
-    if (status)
-        cli_error("bench decode", &err);
-    else if (o->json)
-        print_json(device, o, &pool, &figures);
-    else
-        print_figures(o, &pool, &figures, host);
-    bench_pool_close(&pool);
-    if (status)
-        return status == KVK_E_DRIVER || status == KVK_E_DEVICE ? CLI_DEVICE : CLI_USAGE;
-    return figures.rel_l2 <= figures.limit ? CLI_OK : CLI_FAILED;
+    return status == KVK_E_DRIVER || status == KVK_E_DEVICE ? CLI_DEVICE : CLI_USAGE;
 }
 
-int cmd_bench(int argc, char **argv)
+/* One context of the list; *out gets its JSON. */
+static int run_one(struct device *device, const struct options *o, const char *context,
+                   double copy_gbs, json_t **out)
+{
+    struct bench_shape shape = o->shape;
+    struct bench b;
+    struct bench_result result = {.copy_gbs = copy_gbs};
+    kvk_error err = {0};
+    int host = device_is_host(device), code = CLI_OK;
+    if (context)
+        bench_shape_context(&shape, context, o->batch);
+    else if (o->batch)
+        shape.groups[0].count = o->batch;
+    bench_shape_fill(&shape, o->kind, host);
+    kvk_status status =
+        bench_open(&b, device, o->kind, &shape, (size_t)(host ? 8 : 512) << 20, &err);
+    if (!status)
+        status = bench_measure(&b, device, o->repeats, &result, &err);
+    if (status) {
+        char *what = cli_format("bench %s", o->kind->name);
+        cli_error(what, &err);
+        free(what);
+        code = exit_of(status);
+    } else {
+        code = bench_passed(&result) ? CLI_OK : CLI_FAILED;
+        if (out)
+            *out = bench_json(&b, &result);
+        else
+            bench_print(&b, &result);
+    }
+    bench_close(&b);
+    return code;
+}
+
+static void print_json(const struct device *device, json_t *results)
+{
+    json_t *root = results;
+    if (json_array_size(results) == 1)
+        root = json_incref(json_array_get(results, 0));
+    else
+        root = json_pack("{s:s, s:O}", "version", kvk_version(), "results", results);
+    device_json(device, root);
+    json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    printf("\n");
+    json_decref(root);
+}
+
+static int run_all(struct device *device, const struct options *o)
+{
+    json_t *results = o->json ? json_array() : NULL;
+    double copy_gbs = 0;
+    kvk_error err = {0};
+    enum cli_exit code = CLI_OK;
+    kvk_status status = bench_copy(device, &copy_gbs, &err);
+    if (status) {
+        cli_error("copy", &err);
+        code = (enum cli_exit)exit_of(status);
+    }
+    for (int i = 0; i < o->ncontexts && !status; i++) {
+        json_t *one = NULL;
+        int ended = run_one(device, o, o->contexts[i], copy_gbs, results ? &one : NULL);
+        code = cli_exit_worse(code, (enum cli_exit)ended);
+        if (one)
+            json_array_append_new(results, one);
+    }
+    if (results && json_array_size(results))
+        print_json(device, results);
+    json_decref(results);
+    return code;
+}
+
+static int bench_kernels(const struct bench_kind *kind, int argc, char **argv)
 {
     static const struct argp argp = {
         bench_options,
         parse,
-        "decode\ncompile",
-        "Times one decode step over a cache of random rows in shuffled pages, after comparing a "
-        "sample of its output with double "
-        "precision; prints the share of the copy bandwidth measured in the same process.",
+        0,
+        "Times one launch over a cache of random rows in shuffled pages, after comparing a sample "
+        "of "
+        "its output with double precision; prints the share of the copy bandwidth measured in the "
+        "same process.",
         0,
         0,
         0};
-    struct options o = {.repeats = 20,
-                        .shape = {.preset = "turboquant_4bit_nc",
-                                  .layout = "aos",
-                                  .dtype = KVK_BFLOAT16,
-                                  .head_size = 128,
-                                  .gqa = 4,
-                                  .kv_heads = 8,
-                                  .page = 16,
-                                  .seed = 1}};
+    struct options o = {.repeats = 20, .kind = kind};
     struct device device;
-    if (argc > 1 && !strcmp(argv[1], "compile")) {
-        static char name[] = "kvkiln bench compile";
-        argv[1] = name;
-        return bench_compile(argc - 1, argv + 1);
-    }
     argp_parse(&argp, argc, argv, 0, 0, &o);
     if (device_open(o.device, o.specs, &device))
         return CLI_DEVICE;
     if (!o.json)
         device_print(&device);
-    int code = run_bench(&device, &o);
+    int code = run_all(&device, &o);
     device_close(&device);
+    return code;
+}
+
+static void help(FILE *to)
+{
+    fprintf(to, "Usage: kvkiln bench KIND [OPTION...]\nTimes kernels.\n\n"
+                "  decode, store, dequant, unified  one launch, beside the copy bandwidth\n"
+                "  suite                            the goals of this project, row by row\n"
+                "  compile                          the generator\n\n"
+                "`kvkiln bench KIND --help` tells more.\n");
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+        help(stdout);
+        return CLI_OK;
+    }
+    const struct bench_kind *kind = argc > 1 ? bench_kind_find(argv[1]) : NULL;
+    if (argc < 2 || (!kind && strcmp(argv[1], "compile") != 0 && strcmp(argv[1], "suite") != 0)) {
+        cli_message("kvkiln bench: %s: there are decode, store, dequant, unified, suite, compile",
+                    argc > 1 ? argv[1] : "what?");
+        return CLI_USAGE;
+    }
+    char *name = cli_format("kvkiln bench %s", argv[1]);
+    argv[1] = name;
+    int code = kind                              ? bench_kernels(kind, argc - 1, argv + 1)
+               : strstr(name, "compile") != NULL ? bench_compile(argc - 1, argv + 1)
+                                                 : bench_suite(argc - 1, argv + 1);
+    free(name);
     return code;
 }

@@ -13,6 +13,7 @@ void oracle_decode(const struct slots *slots, const unsigned char *pool, const i
 {
     size_t d = (size_t)slots->head_size;
     out->head_size = slots->head_size;
+    out->value_head_size = 0;
     out->rotated = slots_rotated(slots->format);
     out->tokens = tokens;
     out->key = cli_alloc((size_t)tokens * d, sizeof(double));
@@ -43,10 +44,10 @@ static double dot(const double *a, const double *b, int n)
 double oracle_attend(const struct oracle_rows *rows, const double *query, long position,
                      const struct oracle_mask *mask, double *out)
 {
-    int d = rows->head_size;
+    int d = rows->head_size, dv = rows->value_head_size ? rows->value_head_size : d;
     long last = position < rows->tokens ? position : rows->tokens - 1;
     long first = mask->window && position - mask->window + 1 > 0 ? position - mask->window + 1 : 0;
-    memset(out, 0, (size_t)d * sizeof *out);
+    memset(out, 0, (size_t)dv * sizeof *out);
     if (first > last)
         return -INFINITY;
     double *q = cli_alloc((size_t)d, sizeof *q),
@@ -63,11 +64,11 @@ double oracle_attend(const struct oracle_rows *rows, const double *query, long p
     for (long t = first; t <= last; t++) {
         double p = exp(score[t - first] - limit);
         sum += p;
-        for (int i = 0; i < d; i++)
-            out[i] += p * rows->value[(size_t)t * (size_t)d + (size_t)i];
+        for (int i = 0; i < dv; i++)
+            out[i] += p * rows->value[(size_t)t * (size_t)dv + (size_t)i];
     }
     double total = sum + (mask->sink ? exp(*mask->sink - limit) : 0);
-    for (int i = 0; i < d; i++)
+    for (int i = 0; i < dv; i++)
         out[i] /= total;
     free(q);
     free(score);

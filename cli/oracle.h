@@ -16,6 +16,7 @@ struct oracle_rows {
     int head_size, rotated;
     long tokens;
     double *key, *value;
+    int value_head_size; /* 0 = head_size */
 };
 
 struct oracle_mask {
@@ -29,7 +30,7 @@ void oracle_decode(const struct slots *slots, const unsigned char *pool, const i
                    long tokens, int head, struct oracle_rows *out);
 void oracle_free(struct oracle_rows *rows);
 
-/* out[head_size] = attention of the (unrotated) query at `position`; returns the natural
+/* out[value_head_size] = attention of the (unrotated) query at `position`; returns the natural
  * log-sum-exp of the visible keys. No visible key: zeros and -inf. */
 double oracle_attend(const struct oracle_rows *rows, const double *query, long position,
                      const struct oracle_mask *mask, double *out);

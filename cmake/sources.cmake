@@ -126,7 +126,17 @@ set(KVKILN_TUNED_FILES) # specs/tuned/TARGET.lua: measured plan values, docs/tun
 
 set(KVKILN_CLI_SOURCES
   cli/bench_compile.c
+  cli/bench_decode.c
+  cli/bench_dequant.c
+  cli/bench_graph.c
   cli/bench_pool.c
+  cli/bench_report.c
+  cli/bench_rows.c
+  cli/bench_shape.c
+  cli/bench_store.c
+  cli/bench_suite.c
+  cli/bench_time.c
+  cli/bench_unified.c
   cli/check_read.c
   cli/check_store.c
   cli/cli.c

@@ -167,12 +167,39 @@ def bench_verifies_and_times():
     result = json.loads(kvkiln(*small, "--json").stdout)
     assert result["verified"] and 0 < result["min_ms"] <= result["median_ms"] <= result["max_ms"] and result["copy_gbs"] > 0
     assert result["compressed_bytes"] == 70 * 2 * 134 and result["device"] == "host" and result["device_reason"]
+    assert result["read_bytes"] == 70 * 2 * 134 + 4 * (5 + 1) + 8 * 128 * 2 and result["written_bytes"] == 8 * 128 * 2
+    assert abs(result["gbs"] * result["median_ms"] * 1e6 / (result["read_bytes"] + result["written_bytes"]) - 1) < 1e-6
+    assert abs(result["share"] * result["copy_gbs"] / result["gbs"] - 1) < 1e-6 and not result["graph"]
+    assert result["plan"]["warps"] == "4" and result["plan"]["key_operand"] == "f16", result["plan"]
     text = kvkiln(*small, "--preset", "turboquant_k8v4", "--layout", "soa", "--dtype", "fp16", "--head-size", "64").stdout
     assert "verified" in text and "CPU" in text and "share" in text
-    kvkiln("bench", code=2)
-    kvkiln("bench", "store", code=2)
-    kvkiln("bench", "decode", "--context", "0", code=2)
+    assert "plan      warps 2 " in kvkiln(*small, "--plan", "warps=2").stdout
+    assert "kvkiln bench" in kvkiln("bench", code=2).stderr
+    for wrong in (("--context", "0"), ("--context", "3,,4"), ("--context", "3x"), ("--context", "2x5+"), ("--context", "2x5", "--batch", "2"),
+                  ("--query-tokens", "0"), ("--plan", "warps=3x"), ("store",), ("--layout", "native")):
+        kvkiln("bench", "decode", *wrong, code=2)
+    assert "query-tokens: 71: accepted" in kvkiln(*small, "--query-tokens", "71", code=2).stderr
+    kvkiln("bench", "nonsense", code=2)
     kvkiln("bench", "decode", "--device", "cuda:77", code=3)
+
+
+def bench_of_every_kind_counts_its_bytes():
+    host = ("--device", "host", "--kv-heads", "2", "--repeats", "1", "--head-size", "64", "--json")
+    slot = 64 // 2 * 2 + 6  # turboquant_4bit_nc
+    result = json.loads(kvkiln("bench", "decode", *host, "--context", "1x100+3x20", "--query-tokens", "3", "--gqa", "2").stdout)
+    assert result["verified"] and result["sequences"] == "1x100+3x20" and result["batch"] == 4
+    assert result["compressed_bytes"] == 160 * 2 * slot and result["written_bytes"] == 4 * 3 * 4 * 64 * 2
+    result = json.loads(kvkiln("bench", "store", *host, "--context", "50", "--batch", "3", "--query-tokens", "2").stdout)
+    assert result["verified"] and result["written_bytes"] == 6 * 2 * slot and result["read_bytes"] == 6 * (2 * 64 * 2 * 2 + 8)
+    result = json.loads(kvkiln("bench", "dequant", *host, "--context", "40", "--layout", "soa").stdout)
+    assert result["verified"] and result["read_bytes"] == 40 * 2 * slot + 4 * (3 + 2) and result["written_bytes"] == 40 * 2 * 64 * 4
+    result = json.loads(kvkiln("bench", "unified", *host, "--context", "64", "--query-tokens", "16", "--gqa", "2").stdout)
+    assert result["verified"] and result["flops"] == 4 * 64 * 4 * (16 * 64 - 16 * 15 / 2) and result["tflops"] > 0
+    full = json.loads(kvkiln("bench", "unified", *host, "--context", "64", "--query-tokens", "16", "--gqa", "2", "--full").stdout)
+    assert full["verified"] and full["flops"] == 4 * 64 * 4 * 16 * 64
+    two = json.loads(kvkiln("bench", "decode", *host, "--context", "32,64", "--preset", "bf16", "--value-head-size", "32").stdout)
+    assert [r["context"] for r in two["results"]] == [32, 64] and all("dequant" in r["against"] for r in two["results"])
+    assert two["results"][0]["compressed_bytes"] == 32 * 2 * (64 + 32) * 2
 
 
 def compiles_of_one_process_are_equal_and_cached():
@@ -194,7 +221,7 @@ def unwritable_cache_is_no_obstacle():
 TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, specs_may_be_a_list, doctor_knows_this_machine,
          explain_gives_a_plan, plans_come_from_rules_tables_and_options,
          build_writes_every_combination, build_writes_the_default_folder, build_counts_what_failed,
-         demo_agrees_with_the_reference, bench_verifies_and_times,
+         demo_agrees_with_the_reference, bench_verifies_and_times, bench_of_every_kind_counts_its_bytes,
          compiles_of_one_process_are_equal_and_cached, unwritable_cache_is_no_obstacle]
 
 with tempfile.TemporaryDirectory() as TEMP:

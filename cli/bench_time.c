@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench_time.c - see bench_time.h. */
+#include "bench_time.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { WARM_UP = 2, COPIES = 7, MOST_LAUNCHES = 50 };
+
+static kvk_status run_unit(void *data, kvk_stream stream, kvk_error *err)
+{
+    struct bench_unit *unit = data;
+    kvk_status status = KVK_OK;
+    if (unit->graph)
+        return bench_graph_launch(unit->graph, stream, err);
+    for (long i = 0; i < unit->launches && !status; i++)
+        status = unit->body(unit->data, i, stream, err);
+    return status;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* One launch tells how many are worth a unit. */
+static kvk_status choose_launches(struct bench_unit *unit, kvk_error *err)
+{
+    double ms = 0;
+    int host = device_is_host(unit->device);
+    unit->launches = 1;
+    kvk_status status = KVK_OK;
+    for (int i = 0; i < (host ? 1 : WARM_UP) && !status; i++)
+        status = kvk_time(unit->device->ctx, run_unit, unit, &ms, err);
+    if (!host)
+        unit->launches = ms < 10.0 / MOST_LAUNCHES ? MOST_LAUNCHES
+                         : ms > 5                  ? 2
+                                                   : (long)ceil(10 / ms);
+    return status;
+}
+
+kvk_status bench_unit_times(struct bench_unit *unit, long repeats, struct bench_times *out,
+                            kvk_error *err)
+{
+    double *ms = cli_alloc((size_t)repeats, sizeof *ms);
+    kvk_status status = unit->launches ? KVK_OK : choose_launches(unit, err);
+    if (!status)
+        status = bench_graph_capture(unit, err);
+    for (long i = -1; i < repeats && !status; i++) {
+        double once = 0;
+        status = kvk_time(unit->device->ctx, run_unit, unit, &once, err);
+        ms[i < 0 ? 0 : i] = once / (double)unit->launches;
+    }
+    qsort(ms, (size_t)repeats, sizeof *ms, by_value);
+    double median = repeats % 2 ? ms[repeats / 2] : (ms[repeats / 2 - 1] + ms[repeats / 2]) / 2;
+    *out = (struct bench_times){median,  ms[0],          ms[repeats - 1],
+                                repeats, unit->launches, unit->graph != NULL};
+    bench_graph_free(unit->graph);
+    unit->graph = NULL;
+    free(ms);
+    return status;
+}
+
+static kvk_status launch_set(void *data, long i, kvk_stream stream, kvk_error *err)
+{
+    const struct bench *b = data;
+    return b->kind->launch(b, i % b->sets, stream, err);
+}
+
+struct copy {
+    kvk_context *ctx;
+    void *from, *to;
+    size_t bytes;
+};
+
+static kvk_status launch_copy(void *data, long i, kvk_stream stream, kvk_error *err)
+{
+    struct copy *copy = data;
+    (void)i;
+    return kvk_device_copy(copy->ctx, copy->to, copy->from, copy->bytes, stream, err);
+}
+
+kvk_status bench_copy(const struct device *device, double *gbs, kvk_error *err)
+{
+    int host = device_is_host(device);
+    struct copy copy = {.ctx = device->ctx, .bytes = host ? (size_t)128 << 20 : (size_t)2 << 30};
+    struct bench_unit unit = {device, launch_copy, &copy, host ? 1 : 4, NULL};
+    struct bench_times times = {0};
+    kvk_status status = kvk_alloc(copy.ctx, copy.bytes, &copy.from, err);
+    if (!status)
+        status = kvk_alloc(copy.ctx, copy.bytes, &copy.to, err);
+    if (!status)
+        status = kvk_fill(copy.ctx, copy.from, 0x5A, copy.bytes, err);
+    if (!status)
+        status = kvk_fill(copy.ctx, copy.to, 0, copy.bytes, err);
+    if (!status)
+        status = bench_unit_times(&unit, COPIES, &times, err);
+    if (!status)
+        *gbs = 2 * (double)copy.bytes / times.median * 1e-6;
+    kvk_free(copy.ctx, copy.from);
+    kvk_free(copy.ctx, copy.to);
+    return status;
+}
+
+int bench_passed(const struct bench_result *r)
+{
+    return r->verdict.compared > 0 && r->verdict.rel_l2 <= r->verdict.limit;
+}
+
+double bench_gbs(const struct bench_result *r)
+{
+    return r->times.median > 0 ? (r->work.read + r->work.written) / r->times.median * 1e-6 : 0;
+}
+
+kvk_status bench_measure(const struct bench *b, const struct device *device, long repeats,
+                         struct bench_result *out, kvk_error *err)
+{
+    struct bench_unit unit = {device, launch_set, (void *)(uintptr_t)b, 0, NULL};
+    double copy_gbs = out->copy_gbs;
+    *out = (struct bench_result){.copy_gbs = copy_gbs};
+    out->kernel = KVK_INIT(struct kvk_kernel_info);
+    b->kind->work(b, &out->work);
+    kvk_status status = kvk_kernel(b->kernels, (kvk_kind_bits)b->kind->bits, &out->kernel, err);
+    if (!status)
+        status = b->kind->verify(b, &out->verdict, err);
+    if (status || !bench_passed(out))
+        return status;
+    return bench_unit_times(&unit, repeats, &out->times, err);
+}
