@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of docs/embedding.md against the code: its messages are the code's, each with its status; and every message that
 tells of a machine's state (no driver, no generator, ...) is in the table. TAP on stdout."""
+import glob
+import os
 import re
 import sys
 
-from test_limits import messages, read
+from test_limits import ROOT, STRING, calls, plain, read
 
 # What an operator meets with a correct program: all of it has to be in the table.
-OF_MACHINES = ("KVK_E_GENERATOR", "KVK_E_DEVICE")
+OF_MACHINES = ("KVK_E_GENERATOR", "KVK_E_FORK", "KVK_E_DEVICE")
 # Statuses that no user can do anything about, or that the text of the driver, the spec reader or the system explains.
-UNLISTED = {"KVK_OK", "KVK_E_MISS", "KVK_E_INTERNAL", "KVK_E_COMPILE", "KVK_E_DRIVER", "KVK_E_MEMORY", "KVK_E_IO"}
+UNLISTED = {"KVK_OK", "KVK_E_MISS", "KVK_E_IO", "KVK_E_CANCELLED", "KVK_E_INTERNAL", "KVK_E_COMPILE", "KVK_E_DRIVER", "KVK_E_MEMORY"}
 
 
 def rows():
@@ -21,8 +23,17 @@ def rows():
 
 
 def known():
-    """(status, message) of the code; a message that goes on in a macro's text ends as the page writes it."""
-    return {(s, m + "…" if m.endswith(" ") else m) for _, s, m in messages()}
+    """(status, message) of the code, for each status that a call names. A message that goes on in a macro's text ends as the
+    page writes it."""
+    found = set()
+    for path in sorted(glob.glob(f"{ROOT}/gen/*.c") + glob.glob(f"{ROOT}/runtime/*.c")):
+        for call in calls(read(os.path.relpath(path, ROOT)), r"\b(?:ERR|error_set|error_driver)\("):
+            literals = re.findall(r'"(?:[^"\\]|\\.)*"(?:\s*"(?:[^"\\]|\\.)*")*', call)
+            texts = [t for t in ("".join(re.findall(STRING, x)) for x in literals) if " " in t]
+            for status in re.findall(r"KVK_E_\w+", call) if texts else ():
+                message = plain(texts[0])
+                found.add((status, message + "…" if message.endswith(" ") else message))
+    return found
 
 
 def every_message_is_the_codes():
