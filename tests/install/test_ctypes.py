@@ -30,7 +30,7 @@ Rows = struct_of("kvk_rows", ("data", PTR), ("row_stride", I64), ("head_stride",
 Pool = struct_of("kvk_pool", ("data", PTR), ("pages", I64), ("page_stride", I64), ("position_stride", I64), ("head_stride", I64))
 Model = struct_of("kvk_model", ("size", SIZE), ("spec", STR), ("layout", STR), ("kv_heads", c.c_int), ("query_heads", c.c_int),
                   ("head_size", c.c_int), ("value_head_size", c.c_int), ("page_tokens", c.c_int), ("dtype", c.c_int),
-                  ("dequant_dtype", c.c_int), ("kinds", c.c_uint), ("options", c.c_uint))
+                  ("dequant_dtype", c.c_int), ("kinds", c.c_uint), ("options", c.c_uint), ("plan", STR))
 Layout = struct_of("kvk_layout", ("size", SIZE), ("slot_bytes", SIZE), ("page_bytes", SIZE), ("slot_alignment", SIZE),
                    ("position_stride", SIZE), ("head_stride", SIZE), ("key_offset", SIZE), ("key_bytes", SIZE),
                    ("value_offset", SIZE), ("value_bytes", SIZE), ("meta_offset", SIZE), ("fields", c.c_int),
