@@ -193,6 +193,7 @@ set(KVKILN_NUM_SOURCES
   tests/num/contract_list.c
   tests/num/contract_memory.c
   tests/num/data.c
+  tests/num/expect.c
   tests/num/fp8.c
   tests/num/generator.c
   tests/num/graph.c

@@ -262,6 +262,9 @@ static void add_controls(struct list *list, const struct num_model *m)
 {
     add(list, m, "control_scale_2_percent/decode", check_decode, 0, FAULT_SCALE, 0);
     add(list, m, "control_scale_2_percent/unified", check_unified, 0, FAULT_SCALE, 0);
+    add(list, m, "control_scale_a_fiftieth_of_a_percent/decode", check_decode, 0, FAULT_SLIGHT, 0);
+    add(list, m, "control_scale_a_fiftieth_of_a_percent/unified", check_unified, 0, FAULT_SLIGHT,
+        0);
     add(list, m, "control_length_off_by_one/decode", check_decode, 0, FAULT_LENGTH, 0);
     add(list, m, "control_length_off_by_one/unified", check_unified, 0, FAULT_LENGTH, 0);
     add(list, m, "control_swapped_nibbles/decode", check_decode, 0, FAULT_NIBBLES, 0);

@@ -241,7 +241,7 @@ void contract_large_scores(struct num_run *run, const struct num_case *c)
     make(run, &w, c, lengths, 2);
     repeat_key(&w);
     for (int i = 0; i < 8; i++) {
-        struct attention a = {.w = &w, .unified = i & 1, .window = i & 2 ? 128 : 0, .no_lse = 1};
+        struct attention a = {.w = &w, .unified = i & 1, .window = i & 2 ? 128 : 0, .extreme = 1};
         a.splits = i & 1 ? 0 : 1 + (i & 2);
         for (int s = 0; s < 2; s++)
             a.q_len[s] = a.unified ? 40 : 3;
@@ -278,13 +278,12 @@ static float value_of(struct num_random *r, kvk_dtype dtype, int kind, int i, in
 static void check_alone(struct num_run *run, const struct world *w, int unified, int s)
 {
     struct world one = *w;
-    struct attention a = {.w = &one, .unified = unified, .q_len = {2}, .no_lse = s > 2};
+    struct attention a = {.w = &one, .unified = unified, .q_len = {2}, .extreme = s > 2};
 
     one.sequences = 1;
     one.first_row[0] = w->first_row[s];
     one.lengths[0] = w->lengths[s];
     one.table = w->table + s * w->table_stride;
-    a.slack = s > 2 ? 8 : 1; /* large scores are as inexact as centroids in f16 */
     attention_rows(&a);
     attention_query(run, &a, 5);
     attention_call(run, &a);

@@ -21,6 +21,7 @@ enum { NUM_MAX_SEQUENCES = 16, NUM_TEXT = 640 };
 enum num_fault {
     FAULT_NONE,
     FAULT_SCALE,
+    FAULT_SLIGHT,
     FAULT_LENGTH,
     FAULT_UNROTATED,
     FAULT_NIBBLES,

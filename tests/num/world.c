@@ -151,6 +151,30 @@ void world_read(const struct world *w, int sequence, double *key, double *value)
         }
 }
 
+static void round_side(const struct ref_codec *codec, const float *centroids, const uint8_t *codes,
+                       int d, double *x)
+{
+    for (int i = 0; codec->kind == REF_CODEBOOK && i < d; i++) {
+        float c = centroids[ref_get_code(codes, codec->bits, i)];
+        if (c != 0)
+            x[i] *= (double)ref_f16_to(ref_f16_from(c)) / (double)c;
+    }
+}
+
+void world_read_operands(const struct world *w, int sequence, double *key, double *value)
+{
+    world_read(w, sequence, key, value);
+    for (int t = 0; t < w->lengths[sequence]; t++)
+        for (int h = 0; h < w->m.kv_heads; h++) {
+            size_t v = (size_t)t * (size_t)w->m.kv_heads + (size_t)h;
+            struct ref_place at = ref_place(&w->f, &w->pool, world_slot(w, sequence, t), h);
+            round_side(&w->f.key, w->f.key_centroids, w->pool.data + at.key, w->m.d,
+                       key + v * (size_t)w->m.d);
+            round_side(&w->f.value, w->f.value_centroids, w->pool.data + at.value, w->m.dv,
+                       value + v * (size_t)w->m.dv);
+        }
+}
+
 void *world_table(struct num_run *run, const struct world *w, int wide)
 {
     size_t n = (size_t)(w->sequences * w->table_stride - 1);

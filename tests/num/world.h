@@ -35,6 +35,8 @@ void world_store(struct world *w); /* again, after key and value were changed */
 /* Uploads `bytes`, as many as the pool has. */
 struct kvk_pool world_pool(struct num_run *run, const struct world *w, const uint8_t *bytes);
 void world_read(const struct world *w, int sequence, double *key, double *value);
+/* The same with codebook entries as the matrix units take them: rounded to fp16, their lengths not. */
+void world_read_operands(const struct world *w, int sequence, double *key, double *value);
 /* The block table as the device has it, of int64 if `wide`; the last sequence's unused entries are
 ** not even there. */
 void *world_table(struct num_run *run, const struct world *w, int wide);
@@ -53,8 +55,8 @@ struct attention {
     int full, table_64, batch_invariant;
     float soft_cap;     /* with KVK_SOFT_CAP of the model's options */
     const float *alibi; /* [H] host, with KVK_ALIBI */
-    double lse_limit;   /* 0 = that of the dtype */
-    double slack;       /* multiplies the limits of the check; 0 = 1 */
+    double lse_limit;   /* operands of its own kind: only the exact check counts, with this */
+    int extreme;        /* no random data: only the check by operands counts */
     const struct kvk_pool *pool; /* instead of an upload of the world's */
     uint16_t *out;      /* results [start[S]][H][D] */
     float *lse;
@@ -82,7 +84,9 @@ struct kvk_unified_args attention_unified_args(const struct num_run *run, const 
 void attention_queue(struct num_run *run, const struct attention *a, const kvk_kernels *kernels,
                      const struct attention_buffers *b, kvk_stream stream);
 void attention_fetch(struct num_run *run, struct attention *a, const struct attention_buffers *b);
-void attention_check(struct num_run *run, const struct attention *a); /* against the oracle */
+
+/* --- expect.c: against the oracle --- */
+void attention_check(struct num_run *run, const struct attention *a);
 
 /* --- check_store.c: the same rows into pages far apart --- */
 void store_far(struct num_run *run, const struct world *w, struct kvk_pool pool, uint8_t *memory);
