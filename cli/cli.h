@@ -27,6 +27,8 @@ int cmd_check(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_quality(int argc, char **argv);
+int cmd_pack(int argc, char **argv);
+int cmd_cache(int argc, char **argv);
 
 /* Zeroed memory; ends the process when there is none (the tool can then do nothing useful). */
 void *cli_alloc(size_t count, size_t size);

@@ -244,7 +244,7 @@ static int bench_kernels(const struct bench_kind *kind, int argc, char **argv)
         "of "
         "its output with double precision; prints the share of the copy bandwidth measured in the "
         "same process.",
-        0,
+        device_children,
         0,
         0};
     struct options o = {.repeats = 20, .kind = kind};

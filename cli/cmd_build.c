@@ -6,9 +6,11 @@
 ** that a file under its final name is complete) and notes what became of it in its job's slot.
 ** Results are printed in the order of the jobs.
 */
+#include "build_pack.h"
 #include "cli.h"
 #include "generator.h"
 #include "jobs.h"
+#include "paths.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -18,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct {
@@ -38,6 +39,8 @@ struct options {
     const char *out;
     long threads;
     int json;
+    const char *pack; /* file to make, or NULL */
+    unsigned forms;   /* BUILD_* */
 };
 
 struct result {
@@ -50,40 +53,11 @@ struct work {
     const struct options *options;
     const struct gen_api *api;
     const struct jobs *jobs;
+    struct pack_writer *pack; /* NULL: files only */
+    char *pack_error;
     struct result *results;
     atomic_int next, done, failed;
 };
-
-static int write_file(const char *path, const void *data, size_t bytes, char **error)
-{
-    char *temporary = cli_format("%s.%ld.tmp", path, (long)getpid());
-    FILE *file = fopen(temporary, "wb");
-    int good = file && fwrite(data, 1, bytes, file) == bytes;
-    if (file && fclose(file))
-        good = 0;
-    if (good && rename(temporary, path))
-        good = 0;
-    if (!good) {
-        *error = cli_format("%s: %s", path, strerror(errno));
-        unlink(temporary);
-    }
-    free(temporary);
-    return good;
-}
-
-static int make_dirs(const char *path)
-{
-    char *copy = cli_format("%s", path);
-    for (char *c = copy + 1; *c; c++)
-        if (*c == '/') {
-            *c = '\0';
-            mkdir(copy, 0777);
-            *c = '/';
-        }
-    int good = !mkdir(copy, 0777) || errno == EEXIST;
-    free(copy);
-    return good;
-}
 
 /* Of what was asked for, that which this family has. */
 static unsigned applicable(unsigned emit, const char *family)
@@ -111,7 +85,7 @@ static void write_artifacts(const struct work *work, const struct job *job, unsi
         }
         char *path = cli_format("%s/%s.%s.%s", work->options->out, job->name, job->request.target,
                                 emits[i].name);
-        if (write_file(path, data, made->bytes[emits[i].artifact], &result->error))
+        if (paths_write(path, data, made->bytes[emits[i].artifact], &result->error))
             result->files[result->nfiles++] = path;
         else
             free(path);
@@ -128,6 +102,10 @@ static void build_one(const struct work *work, const struct job *job, struct res
         result->error = cli_format("%s", job->error);
         return;
     }
+    if (work->pack)
+        result->error = build_pack_job(work->pack, work->api, job, work->options->forms);
+    if (result->error || !work->options->emit)
+        return;
     if (!mask) {
         result->error = cli_format("nothing of --emit applies to %s targets", job->family);
         return;
@@ -192,6 +170,11 @@ static void report(const struct work *work)
 {
     int files = 0, failed = work->failed + work->jobs->failed_specs;
     json_t *written = json_array(), *failures = json_array();
+    if (work->pack_error)
+        json_array_append_new(failures, json_pack("{s:s, s:s}", "pack", work->options->pack,
+                                                  "error", work->pack_error));
+    else if (work->pack)
+        json_array_append_new(written, json_string(work->options->pack));
     for (int i = 0; i < work->jobs->ntexts; i++)
         if (work->jobs->spec_errors[i])
             json_array_append_new(failures,
@@ -255,6 +238,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_INIT: state->child_inputs[0] = &o->lists; return 0;
     case 'e': parse_emit(state, o, arg); return 0;
     case 'o': o->out = arg; return 0;
+    case 'p': o->pack = arg; return 0;
+    case 'P':
+        o->forms = build_pack_forms(arg);
+        if (!o->forms)
+            argp_error(state, "--pack-format: '%s': accepted cubin, ptx, cubin,ptx", arg);
+        return 0;
+    case ARGP_KEY_SUCCESS:
+        if (!o->emit && !o->pack)
+            o->emit = 1u << (EMITS - 1);
+        return 0;
     case 'J': o->json = 1; return 0;
     case 'j':
         if (!cli_number(arg, 1, 64, &o->threads))
@@ -271,6 +264,10 @@ static const struct argp_option build_options[] = {
      "left out there",
      2},
     {"output", 'o', "DIR", 0, "where files go (default out/kernels)", 2},
+    {"pack", 'p', "FILE", 0,
+     "put the kernels into one pack, FILE.kvkpack; loose files are then written only with --emit", 2},
+    {"pack-format", 'P', "F,...", 0,
+     "of kernels for NVIDIA GPUs in the pack: cubin (default), ptx, or both", 2},
     {"jobs", 'j', "N", 0, "kernels compiled at a time (default: one a core)", 2},
     {"json", 'J', 0, 0, "results as JSON", 2},
     {0},
@@ -291,8 +288,9 @@ int cmd_build(int argc, char **argv)
         children,
         0,
         0};
-    struct options o = {.out = "out/kernels", .emit = 1u << (EMITS - 1)};
+    struct options o = {.out = "out/kernels", .forms = BUILD_CUBIN};
     struct jobs jobs;
+    struct pack_writer writer;
     kvk_error err = {0};
     argp_parse(&argp, argc, argv, 0, 0, &o);
     const struct gen_api *api = generator_get(&err);
@@ -302,15 +300,21 @@ int cmd_build(int argc, char **argv)
     }
     if (!jobs_make(&o.lists, api, JOBS_ALL, &jobs))
         return CLI_USAGE;
-    if (!make_dirs(o.out)) {
-        cli_message("%s: %s", o.out, strerror(errno));
+    if ((o.emit && !paths_make_dirs(o.out)) || (o.pack && !paths_make_parent(o.pack))) {
+        cli_message("%s: %s", o.emit ? o.out : o.pack, strerror(errno));
         return CLI_USAGE;
     }
     struct work work = {.options = &o, .api = api, .jobs = &jobs};
+    pack_writer_init(&writer, api->build_id);
+    work.pack = o.pack ? &writer : NULL;
     work.results = cli_alloc((size_t)jobs.count, sizeof *work.results);
     run_workers(&work);
+    if (o.pack && (work.pack_error = build_pack_finish(&writer, &jobs, o.pack, o.json)))
+        cli_message("%s", work.pack_error);
     report(&work);
-    int failed = work.failed + jobs.failed_specs;
+    int failed = work.failed + jobs.failed_specs + (work.pack_error != NULL);
+    pack_writer_free(&writer);
+    free(work.pack_error);
     free(work.results);
     jobs_free(&jobs);
     return failed ? CLI_FAILED : CLI_OK;

@@ -296,7 +296,7 @@ int cmd_check(int argc, char **argv)
                                      "Exit status: 0 all compared and passed; 1 a comparison "
                                      "failed; 2 usage, an unreadable file or nothing comparable; "
                                      "3 the device is unusable.",
-                                     0,
+                                     device_children,
                                      0,
                                      0};
     struct options o = {0};

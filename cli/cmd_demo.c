@@ -344,7 +344,7 @@ int cmd_demo(int argc, char **argv)
         0,
         "Compresses the K and V of sample cases, attends to them, and compares with "
         "exact attention and with the reference kernels.",
-        0,
+        device_children,
         0,
         0};
     struct options o = {0};

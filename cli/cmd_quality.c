@@ -306,7 +306,7 @@ int cmd_quality(int argc, char **argv)
         "What cache formats (all presets, if none is named) lose on keys and values: stores and "
         "dequantises them and prints, a layer and over all, squared error over squares, mean "
         "cosine, mean of <x,y>/<x,x> (1: scores are not biased), largest error.",
-        0,
+        device_children,
         0,
         0};
     struct options o = {

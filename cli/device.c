@@ -9,6 +9,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { OPT_PACK = 0x7001, OPT_COMPILE };
+
+/* From the command line: one a process. */
+static struct {
+    const char *packs;
+    kvk_compile compile;
+} given;
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    switch (key) {
+    case OPT_PACK: given.packs = arg; return 0;
+    case OPT_COMPILE:
+        if (strcmp(arg, "auto") && strcmp(arg, "never"))
+            argp_error(state, "--compile: '%s': accepted auto, never", arg);
+        given.compile = !strcmp(arg, "never") ? KVK_COMPILE_NEVER : KVK_COMPILE_ON_MISS;
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option options[] = {
+    {"pack", OPT_PACK, "FILE:...", 0,
+     "packs to look in before the cache (default: $KVKILN_PACKS)", 3},
+    {"compile", OPT_COMPILE, "WHEN", 0,
+     "auto (default): what is in no pack and not in the cache is compiled; never: it is an error",
+     3},
+    {0},
+};
+static const struct argp device_argp = {options, parse, 0, 0, 0, 0, 0};
+const struct argp_child device_children[] = {{&device_argp, 0, 0, 0}, {0}};
+
 static void log_line(void *data, kvk_log_level level, const char *line)
 {
     (void)data;
@@ -19,19 +51,21 @@ kvk_status device_open(const char *name, const char *specs, struct device *out)
 {
     kvk_error err = {0};
     char *dirs = paths_specs(specs), *generator = generator_path();
-    struct kvk_options options = KVK_INIT(struct kvk_options);
-    options.device = name ? name : "auto";
-    options.spec_dirs = dirs;
-    options.generator = generator;
-    options.log = log_line;
+    struct kvk_options o = KVK_INIT(struct kvk_options);
+    o.device = name ? name : "auto";
+    o.spec_dirs = dirs;
+    o.generator = generator;
+    o.log = log_line;
+    o.packs = given.packs;
+    o.compile = given.compile;
     memset(out, 0, sizeof *out);
-    kvk_status status = kvk_open(&options, &out->ctx, &err);
+    kvk_status status = kvk_open(&o, &out->ctx, &err);
     if (!status) {
         out->info = KVK_INIT(struct kvk_device_info);
         status = kvk_device(out->ctx, &out->info, &err);
     }
     if (status) {
-        cli_message("device %s: %s: %s", options.device, kvk_status_name(err.status), err.text);
+        cli_message("device %s: %s: %s", o.device, kvk_status_name(err.status), err.text);
         kvk_close(out->ctx);
         out->ctx = NULL;
     }

@@ -5,12 +5,17 @@
 
 #include "cli.h"
 
+#include <argp.h>
 #include <jansson.h>
 
 struct device {
     kvk_context *ctx;
     struct kvk_device_info info;
 };
+
+/* --pack and --compile of the commands that open a device, for their struct argp: device_open
+ * obeys them. */
+extern const struct argp_child device_children[];
 
 /* Opens `name` (NULL = auto) with the spec folders of
  * paths_specs(specs). On an error a message is on stderr. */

@@ -17,6 +17,8 @@ static const struct command {
      "drivers, GPUs, assemblers and cache of this machine, and what is missing for what"},
     {"explain", cmd_explain, "the plan of a kernel, and why"},
     {"build", cmd_build, "compiles kernels ahead of time"},
+    {"pack", cmd_pack, "lists, verifies, merges, extracts and compares packs of kernels"},
+    {"cache", cmd_cache, "the kernel cache: where it is, what lies in it, and keeping it small"},
     {"check", cmd_check, "compares a device's kernels with sample files"},
     {"demo", cmd_demo, "the main job on the sample cases that come with kvkiln"},
     {"bench", cmd_bench, "times kernels"},

@@ -4,7 +4,9 @@
 
 #include "cli.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -71,4 +73,47 @@ char *paths_data(const char *option)
     if (option)
         return is_dir(option) ? cli_format("%s", option) : NULL;
     return shipped("../share/kvkiln/data", "../../tests/data");
+}
+
+int paths_write(const char *path, const void *data, size_t bytes, char **error)
+{
+    char *temporary = cli_format("%s.%ld.tmp", path, (long)getpid());
+    FILE *file = fopen(temporary, "wb");
+    int good = file && fwrite(data, 1, bytes, file) == bytes;
+    if (file && fclose(file))
+        good = 0;
+    if (good && rename(temporary, path))
+        good = 0;
+    if (!good) {
+        *error = cli_format("%s: %s", path, strerror(errno));
+        unlink(temporary);
+    }
+    free(temporary);
+    return good;
+}
+
+int paths_make_dirs(const char *path)
+{
+    char *copy = cli_format("%s", path);
+    for (char *c = copy + 1; *c; c++)
+        if (*c == '/') {
+            *c = '\0';
+            mkdir(copy, 0777);
+            *c = '/';
+        }
+    int good = !mkdir(copy, 0777) || errno == EEXIST;
+    free(copy);
+    return good;
+}
+
+int paths_make_parent(const char *path)
+{
+    char *copy = cli_format("%s", path), *slash = strrchr(copy, '/');
+    int good = 1;
+    if (slash && slash > copy) {
+        *slash = '\0';
+        good = paths_make_dirs(copy);
+    }
+    free(copy);
+    return good;
 }

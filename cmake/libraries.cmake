@@ -14,7 +14,7 @@ add_dependencies(runtime-objects build_id)
 
 if(NOT KVKILN_STATIC)
   add_library(kvkiln SHARED)
-  target_link_libraries(kvkiln PRIVATE runtime-objects Threads::Threads m ${CMAKE_DL_LIBS})
+  target_link_libraries(kvkiln PRIVATE runtime-objects dep_zstd Threads::Threads m ${CMAKE_DL_LIBS})
   target_include_directories(kvkiln INTERFACE ${CMAKE_SOURCE_DIR}/runtime)
   target_link_options(kvkiln PRIVATE ${KVKILN_LIBRARY_LINK})
   set(KVKILN_SOVERSION ${PROJECT_VERSION_MAJOR}) # binary compatibility of runtime/kvkiln.h: docs/embedding.md
@@ -43,7 +43,7 @@ endif()
 # request.c and five files of runtime/ belong to both halves: once here
 add_library(everything STATIC $<TARGET_OBJECTS:runtime-objects>
   $<FILTER:$<TARGET_OBJECTS:gen-objects>,EXCLUDE,/runtime/|gen/request[.]c>)
-target_link_libraries(everything INTERFACE dep_llvm dep_lua Threads::Threads m ${CMAKE_DL_LIBS})
+target_link_libraries(everything INTERFACE dep_zstd dep_llvm dep_lua Threads::Threads m ${CMAKE_DL_LIBS})
 target_include_directories(everything INTERFACE ${CMAKE_SOURCE_DIR} ${KVKILN_GENERATED})
 
 # ---- command line ----
@@ -58,8 +58,7 @@ if(KVKILN_STATIC)
   target_link_options(kvkiln-cli PRIVATE ${KVKILN_STATIC_LINK})
 else()
   # the library exports its public functions only
-  target_sources(kvkiln-cli PRIVATE ${KVKILN_TEXTS_SOURCE} runtime/error.c runtime/tuned.c runtime/tuned_plan.c
-    runtime/tuned_read.c)
-  target_link_libraries(kvkiln-cli PRIVATE kvkiln dep_jansson Threads::Threads m ${CMAKE_DL_LIBS})
+  target_sources(kvkiln-cli PRIVATE ${KVKILN_CLI_RUNTIME_SOURCES} ${KVKILN_TEXTS_SOURCE})
+  target_link_libraries(kvkiln-cli PRIVATE kvkiln dep_zstd dep_jansson Threads::Threads m ${CMAKE_DL_LIBS})
   add_dependencies(kvkiln-cli kvkiln-gen)
 endif()

@@ -18,6 +18,15 @@ find_file(KVKILN_XXHASH_H xxhash.h PATHS /usr/include NO_CMAKE_FIND_ROOT_PATH RE
 configure_file(${KVKILN_XXHASH_H} ${CMAKE_BINARY_DIR}/include/xxhash.h COPYONLY)
 set(KVKILN_XXHASH_INCLUDE ${CMAKE_BINARY_DIR}/include)
 
+# zstd, for packs: the archive (position independent in Debian), so that the runtime needs no library. Cross builds: the
+# package of the other architecture, for example libzstd-dev:arm64.
+find_library(KVKILN_ZSTD_ARCHIVE libzstd.a REQUIRED)
+find_file(KVKILN_ZSTD_H zstd.h PATHS /usr/include NO_CMAKE_FIND_ROOT_PATH REQUIRED)
+configure_file(${KVKILN_ZSTD_H} ${CMAKE_BINARY_DIR}/include/zstd.h COPYONLY)
+add_library(dep_zstd INTERFACE)
+target_include_directories(dep_zstd SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/include)
+target_link_libraries(dep_zstd INTERFACE ${KVKILN_ZSTD_ARCHIVE})
+
 if(KVKILN_GENERATOR)
   config_words(KVKILN_LLVM_VERSION --version)
   if(NOT KVKILN_LLVM_VERSION MATCHES "^22\\.")

@@ -32,7 +32,10 @@ set(KVKILN_RUNTIME_SOURCES
   runtime/loader.c
   runtime/model.c
   runtime/object.c
+  runtime/pack.c
+  runtime/packs.c
   runtime/prepare.c
+  runtime/prepare_run.c
   runtime/tiled.c
   runtime/tuned.c
   runtime/tuned_plan.c
@@ -137,15 +140,18 @@ set(KVKILN_CLI_SOURCES
   cli/bench_suite.c
   cli/bench_time.c
   cli/bench_unified.c
+  cli/build_pack.c
   cli/check_read.c
   cli/check_store.c
   cli/cli.c
   cli/cmd_bench.c
   cli/cmd_build.c
+  cli/cmd_cache.c
   cli/cmd_check.c
   cli/cmd_demo.c
   cli/cmd_doctor.c
   cli/cmd_explain.c
+  cli/cmd_pack.c
   cli/cmd_presets.c
   cli/cmd_quality.c
   cli/compare.c
@@ -156,14 +162,30 @@ set(KVKILN_CLI_SOURCES
   cli/main.c
   cli/number.c
   cli/oracle.c
+  cli/pack_elf.c
+  cli/pack_tools.c
+  cli/pack_write.c
   cli/paths.c
   cli/quality_data.c
   cli/quality_run.c
   cli/run.c
-  cli/runtime_parts.c
   cli/safetensors.c
   cli/sample.c
   cli/slots.c)
+
+set(KVKILN_CLI_RUNTIME_SOURCES # private parts of the runtime, which its library does not export
+  runtime/assembler.c
+  runtime/cache.c
+  runtime/cache_sweep.c
+  runtime/env.c
+  runtime/error.c
+  runtime/key.c
+  runtime/object.c
+  runtime/pack.c
+  runtime/tuned.c
+  runtime/tuned_plan.c
+  runtime/tuned_read.c
+  gen/request.c)
 
 # ---- tests ----
 set(KVKILN_REF_SOURCES # the oracle

@@ -162,40 +162,60 @@ static kvk_status compile(kvk_context *ctx, struct kernel *k, const struct gen_r
 
 /* Is this object's trouble with the driver of a kind that PTX, which the driver assembles itself,
 ** could get round? */
-static int ptx_could_help(const struct gen_request *request, kvk_status status)
+static int ptx_could_help(const struct kernel *k, kvk_status status)
 {
-    return status == KVK_E_UNSUPPORTED && request->assemble;
+    char format[16];
+    return status == KVK_E_UNSUPPORTED && object_get(&k->object, "format", format, sizeof format) &&
+           strcmp(format, "cubin") == 0;
 }
 
+/* Places where a kernel may be ready, in the order in which they are asked. */
+enum store { STORE_PACKS, STORE_PACKS_PTX, STORE_CACHE, STORES };
+
 static kvk_status fetch(kvk_context *ctx, struct kernel *k, const struct gen_request *request,
-                        int *found, kvk_error *err)
+                        enum store store, int *found, kvk_error *err)
 {
     size_t size;
-    void *bytes = cache_load(&ctx->cache, k->key, &size);
+    void *bytes = store == STORE_CACHE
+                      ? cache_load(&ctx->cache, k->key, &size)
+                      : packs_load(&ctx->packs, request, store == STORE_PACKS_PTX, &size);
     *found = bytes != NULL;
-    if (bytes) {
-        k->origin = "cache";
-        return adopt(k, bytes, size, err);
-    }
-    if (ctx->compile == KVK_COMPILE_NEVER)
-        return ERR(err, KVK_E_MISS,
-                   "%s kernel for %s, layout %s, head size %d, gqa %d, page %d, %s is not in the "
-                   "cache, and "
-                   "compiling is not allowed",
-                   request->kind, request->target, request->layout, request->head_size,
-                   request->gqa, request->page_tokens,
-                   request->dtype == KVK_FLOAT16 ? "fp16" : "bf16");
-    return KVK_OK;
+    if (!bytes)
+        return KVK_OK;
+    k->origin = store == STORE_CACHE ? "cache" : "pack";
+    return adopt(k, bytes, size, err);
+}
+
+static kvk_status miss(const kvk_context *ctx, const struct gen_request *request, kvk_error *err)
+{
+    char name[160], packs[240];
+    gen_request_name(request, name, sizeof name);
+    packs_describe(&ctx->packs, request->target, packs, sizeof packs);
+    return ERR(err, KVK_E_MISS, "%s for %s is missing: sought %s%s%s%s; compiling is not allowed",
+               name, request->target, packs, *packs ? ", " : "",
+               ctx->cache.dir ? "in cache " : "in memory only", ctx->cache.dir ? ctx->cache.dir : "");
+}
+
+/* PTX of the kernel, from wherever it can be had, under k->key. */
+static kvk_status get_ptx(kvk_context *ctx, struct kernel *k, const struct gen_request *ptx,
+                          kvk_error *err)
+{
+    int found = 0;
+    kvk_status status = KVK_OK;
+    for (int s = STORE_PACKS_PTX; s < STORES && !found && !status; s++)
+        status = fetch(ctx, k, ptx, (enum store)s, &found, err);
+    if (status || found)
+        return status;
+    return ctx->compile == KVK_COMPILE_NEVER ? miss(ctx, ptx, err) : compile(ctx, k, ptx, err);
 }
 
 /* A driver older than the cubin: the same kernel as PTX, under its own key. */
 static kvk_status build_ptx(kvk_context *ctx, struct kernel *k, const struct gen_request *request,
-                            kvk_error *err)
+                            const kvk_error *refused, kvk_error *err)
 {
     struct gen_request ptx = *request;
     char *cubin_key = k->key;
-    int found;
-    kvk_error first = err ? *err : (kvk_error){0};
+    kvk_error below = {0};
     ptx.assemble = 0;
     k->key = key_make(&ptx, KVK_BUILD_ID, "none");
     if (!k->key) {
@@ -203,41 +223,52 @@ static kvk_status build_ptx(kvk_context *ctx, struct kernel *k, const struct gen
         return ERR(err, KVK_E_MEMORY, "no memory for a key");
     }
     drop_bytes(k);
-    kvk_status status = fetch(ctx, k, &ptx, &found, err);
-    if (!status && !found)
-        status = compile(ctx, k, &ptx, err);
+    kvk_status status = get_ptx(ctx, k, &ptx, &below);
     if (!status)
-        status = load(ctx, k, ptx.kind, err);
+        status = load(ctx, k, ptx.kind, &below);
     free(k->key); /* in memory the kernel goes by the key that was asked for */
     k->key = cubin_key;
-    if (status && err && first.status)
-        *err = first;
-    else if (!status && ctx->log)
+    if (!status && ctx->log)
         ctx->log(ctx->log_data, KVK_LOG_WARNING,
                  "the driver is older than the assembled kernel: using PTX instead");
-    return status;
+    return !status ? KVK_OK
+                   : error_driver(err, refused->status, refused->driver, refused->where,
+                                  "%.250s; nor does PTX help: %.190s", refused->text, below.text);
 }
 
 static kvk_status finish(kvk_context *ctx, struct kernel *k, const struct gen_request *request,
                          kvk_error *err)
 {
-    kvk_status status = load(ctx, k, request->kind, err);
-    return ptx_could_help(request, status) ? build_ptx(ctx, k, request, err) : status;
+    kvk_error refused = {0};
+    kvk_status status = load(ctx, k, request->kind, &refused);
+    if (ptx_could_help(k, status))
+        return build_ptx(ctx, k, request, &refused, err);
+    if (status && err)
+        *err = refused;
+    return status;
 }
 
-kvk_status build_from_cache(kvk_context *ctx, struct kernel *k, const struct gen_request *request,
+kvk_status build_from_store(kvk_context *ctx, struct kernel *k, const struct gen_request *request,
                             int *found, kvk_error *err)
 {
     double start = clock_ms();
-    kvk_status status = fetch(ctx, k, request, found, err);
-    if (!status && *found)
-        status = finish(ctx, k, request, err);
-    if (status == KVK_E_OBJECT &&
-        ctx->compile != KVK_COMPILE_NEVER) { /* whole, but of no use: a miss, to be replaced */
-        drop_bytes(k);
-        *found = 0;
-        status = KVK_OK;
+    kvk_status status = KVK_OK, useless = KVK_OK;
+    *found = 0;
+    for (int s = 0; s < STORES && !*found && !status; s++) {
+        if (s == STORE_PACKS_PTX && strncmp(request->target, "sm_", 3) != 0)
+            continue; /* one format, one key */
+        status = fetch(ctx, k, request, (enum store)s, found, err);
+        if (!status && *found)
+            status = finish(ctx, k, request, err);
+        if (status == KVK_E_OBJECT) { /* whole, but of no use: sought further, and replaced */
+            drop_bytes(k);
+            *found = 0;
+            useless = status;
+            status = KVK_OK;
+        }
     }
+    if (!status && !*found && ctx->compile == KVK_COMPILE_NEVER)
+        status = useless ? useless : miss(ctx, request, err);
     k->build_ms = clock_ms() - start;
     return status;
 }

@@ -9,6 +9,8 @@
 #include "cache.h"
 #include "driver.h"
 #include "gen_api.h"
+#include "object.h"
+#include "packs.h"
 #include "tuned.h"
 
 enum { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COPY, KIND_COUNT };
@@ -16,6 +18,8 @@ enum { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COP
 /* The largest number of splits that is chosen or accepted. A batch-invariant decode has as many as its context has spans
 ** of INVARIANT_TOKENS. */
 enum { MAX_SPLITS = 64, INVARIANT_TOKENS = 2048 };
+
+enum { PREPARE_THREADS_MOST = 64 };
 
 enum kernel_state { KERNEL_BUILDING, KERNEL_READY, KERNEL_FAILED };
 
@@ -30,7 +34,7 @@ struct kernel {
     struct object object;
     void *module;
     struct driver_entry main, reduce; /* reduce: of decode only */
-    const char *origin;      /* "cache", "compiled" */
+    const char *origin;      /* "pack", "cache", "compiled" */
     double build_ms;
     char name[256];
     long long rows, vectors, tile_tokens;
@@ -74,12 +78,16 @@ struct kvk_context {
     struct driver_device_info info;
     char device_name[32];    /* "cuda:0" */
     char reason[512];
+    struct packs packs;
     struct cache cache;
     struct assembler assembler;
     char *spec_dirs, *generator_path;
     kvk_compile compile;
     cache_log *log;
     void *log_data;
+    int prepare_threads;     /* 0: chosen */
+    int (*progress)(void *data, const struct kvk_progress *progress);
+    void *progress_data;
 
     pthread_mutex_t mutex;   /* over the lists; never held during a compile, a load or file access */
     pthread_cond_t changed;  /* a kernel left KERNEL_BUILDING */
@@ -98,8 +106,9 @@ kvk_status choose_device(kvk_context *ctx, const char *name, kvk_error *err);
 /* loader.c: the table of the registered or loaded generator, checked for version and build. */
 kvk_status loader_get(kvk_context *ctx, const struct gen_api **out, kvk_error *err);
 
-/* build.c: cache, compile, load of one kernel. `request` and k->key are set. Fills the rest of k; no lock is held. */
-kvk_status build_from_cache(kvk_context *ctx, struct kernel *k, const struct gen_request *request, int *found,
+/* build.c: packs, cache, compile, load of one kernel. `request` and k->key are set. Fills the rest of k; no lock is held.
+** build_from_store looks in packs and cache; with KVK_COMPILE_NEVER what is in neither is an error. */
+kvk_status build_from_store(kvk_context *ctx, struct kernel *k, const struct gen_request *request, int *found,
                             kvk_error *err);
 kvk_status build_by_compiling(kvk_context *ctx, struct kernel *k, const struct gen_request *request, kvk_error *err);
 void kernel_free(kvk_context *ctx, struct kernel *k);
@@ -121,7 +130,8 @@ kvk_status fork_check(const kvk_context *ctx, const char *where, kvk_error *err)
 void kernels_free(struct kvk_kernels *set);
 double clock_ms(void);
 
-/* Versioned structs: KVK_E_ARG unless `size` was set; fields this build does not know must be zero. */
-kvk_status args_check(const void *args, size_t known, const char *name, kvk_error *err);
+/* Versioned structs: KVK_E_ARG unless `size` was set to `least` or more; fields behind `known` must be zero. */
+kvk_status args_check_from(const void *args, size_t least, size_t known, const char *name, kvk_error *err);
+kvk_status args_check(const void *args, size_t known, const char *name, kvk_error *err); /* least = known */
 
 #endif

@@ -8,6 +8,7 @@ const char *env_get(enum env_name name)
     static const char *const names[] = {
         [ENV_CACHE_DIR] = "KVKILN_CACHE_DIR",
         [ENV_SPECS] = "KVKILN_SPECS",
+        [ENV_PACKS] = "KVKILN_PACKS",
         [ENV_GENERATOR] = "KVKILN_GENERATOR",
         [ENV_XDG_CACHE] = "XDG_CACHE_HOME",
         [ENV_HOME] = "HOME",

@@ -8,6 +8,7 @@
 enum env_name {
     ENV_CACHE_DIR,    /* KVKILN_CACHE_DIR: cache directory; "" = memory only */
     ENV_SPECS,        /* KVKILN_SPECS: colon-separated directories of specs */
+    ENV_PACKS,        /* KVKILN_PACKS: colon-separated packs */
     ENV_GENERATOR,    /* KVKILN_GENERATOR: path of libkvkiln-gen.so */
     ENV_XDG_CACHE,    /* XDG_CACHE_HOME */
     ENV_HOME,         /* HOME */

@@ -61,4 +61,7 @@ KVK_API void kvk_register_generator(const struct gen_api *(*get)(void));
 */
 size_t gen_request_text(const struct gen_request *request, char *text, size_t cap);
 
+/* The kernel's canonical name (gen/name.c) out of a request, for messages of both sides. Returns the length needed. */
+size_t gen_request_name(const struct gen_request *request, char *name, size_t cap);
+
 #endif

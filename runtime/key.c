@@ -29,6 +29,15 @@ char *key_make(const struct gen_request *request, const char *build_id, const ch
     return text;
 }
 
+char *key_for_pack(const struct gen_request *request, const char *build_id, int ptx)
+{
+    struct gen_request r = *request;
+    r.assemble = !ptx;
+    if (r.plan_source)
+        r.plan = NULL;
+    return key_make(&r, build_id, "any");
+}
+
 void key_hash(const char *text, char hex[KEY_HASH_CHARS])
 {
     XXH128_canonical_t canonical;

@@ -13,6 +13,10 @@ size_t key_text(const struct gen_request *request, const char *build_id, const c
 /* The same, malloc'd; NULL when out of memory. */
 char *key_make(const struct gen_request *request, const char *build_id, const char *assembler);
 
+/* The key under which packs hold a kernel, malloc'd: any assembler, and as PTX or (of targets that have both) assembled. A plan
+** is part of it if the caller gave it, not if a tuned table did: packs are found where there are other tables, or none. */
+char *key_for_pack(const struct gen_request *request, const char *build_id, int ptx);
+
 enum { KEY_HASH_CHARS = 33 };
 
 /* XXH3-128 of a key text in hex: the name of its file. */

@@ -7,8 +7,10 @@
 #include "env.h"
 #include "error.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
@@ -18,21 +20,47 @@ const char *kvk_version(void)
     return TEXT(KVK_VERSION_MAJOR) "." TEXT(KVK_VERSION_MINOR) "." TEXT(KVK_VERSION_PATCH);
 }
 
-kvk_status args_check(const void *args, size_t known, const char *name, kvk_error *err)
+kvk_status args_check_from(const void *args, size_t least, size_t known, const char *name,
+                           kvk_error *err)
 {
     size_t size;
     if (!args)
         return error_set(err, KVK_E_ARG, name, "struct %s is NULL", name);
     memcpy(&size, args, sizeof size);
-    if (size < known)
+    if (size < least)
         return error_set(err, KVK_E_ARG, name,
                          "struct %s: size is %zu, this library needs %zu: initialise with KVK_INIT",
-                         name, size, known);
+                         name, size, least);
     for (size_t i = known; i < size; i++)
         if (((const unsigned char *)args)[i])
             return error_set(err, KVK_E_UNSUPPORTED, name,
                              "struct %s: a field at byte %zu is set that version %s does not know",
                              name, i, kvk_version());
+    return KVK_OK;
+}
+
+kvk_status args_check(const void *args, size_t known, const char *name, kvk_error *err)
+{
+    return args_check_from(args, known, known, name, err);
+}
+
+/* Options of a program built against an older header end earlier: the rest is the default. */
+static kvk_status take_options(const struct kvk_options *given, struct kvk_options *out,
+                               kvk_error *err)
+{
+    const size_t first_release = offsetof(struct kvk_options, packs);
+    *out = KVK_INIT(struct kvk_options);
+    if (!given)
+        return KVK_OK;
+    kvk_status status = args_check_from(given, first_release, sizeof *out, "kvk_options", err);
+    if (status)
+        return status;
+    memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
+    if (out->compile != KVK_COMPILE_ON_MISS && out->compile != KVK_COMPILE_NEVER)
+        return ERR(err, KVK_E_ARG, "compile is %d, accepted 0 or 1", (int)out->compile);
+    if (out->prepare_threads < 0 || out->prepare_threads > PREPARE_THREADS_MOST)
+        return ERR(err, KVK_E_ARG, "prepare_threads is %d, accepted 0..%d", out->prepare_threads,
+                   PREPARE_THREADS_MOST);
     return KVK_OK;
 }
 
@@ -48,38 +76,50 @@ static kvk_status copy_options(kvk_context *ctx, const struct kvk_options *o, kv
     ctx->compile = o->compile;
     ctx->log = o->log;
     ctx->log_data = o->log_data;
+    ctx->prepare_threads = o->prepare_threads;
+    ctx->progress = o->progress;
+    ctx->progress_data = o->progress_data;
     ctx->spec_dirs = copy_or_env(o->spec_dirs, ENV_SPECS);
     ctx->generator_path = copy_or_env(o->generator, ENV_GENERATOR);
     if (!ctx->spec_dirs || !ctx->generator_path)
         return ERR(err, KVK_E_MEMORY, "no memory for options");
-    return cache_open(&ctx->cache, o->cache_dir, o->cache_bytes, o->log, o->log_data, err);
+    kvk_status status = packs_open(&ctx->packs, o, err);
+    return status ? status
+                  : cache_open(&ctx->cache, o->cache_dir, o->cache_bytes, o->log, o->log_data, err);
+}
+
+static void init_locks(kvk_context *ctx)
+{
+    pthread_condattr_t clock; /* waits with a limit are not moved by a clock that is set */
+    pthread_mutex_init(&ctx->mutex, NULL);
+    pthread_mutex_init(&ctx->generator_mutex, NULL);
+    pthread_mutex_init(&ctx->cache.mutex, NULL);
+    pthread_mutex_init(&ctx->packs.mutex, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&ctx->changed, &clock);
+    pthread_condattr_destroy(&clock);
 }
 
 kvk_status kvk_open(const struct kvk_options *options, kvk_context **out, kvk_error *err)
 {
-    const struct kvk_options defaults = KVK_INIT(struct kvk_options);
-    kvk_status status;
+    struct kvk_options all;
     if (!out)
         return ERR(err, KVK_E_ARG, "out is NULL");
     *out = NULL;
-    if (options && (status = args_check(options, sizeof *options, "kvk_options", err)) != KVK_OK)
+    kvk_status status = take_options(options, &all, err);
+    if (status)
         return status;
-    options = options ? options : &defaults;
-    if (options->compile != KVK_COMPILE_ON_MISS && options->compile != KVK_COMPILE_NEVER)
-        return ERR(err, KVK_E_ARG, "compile is %d, accepted 0 or 1", (int)options->compile);
     kvk_context *ctx = calloc(1, sizeof *ctx);
     if (!ctx)
         return ERR(err, KVK_E_MEMORY, "no memory for a context");
-    pthread_mutex_init(&ctx->mutex, NULL);
-    pthread_mutex_init(&ctx->generator_mutex, NULL);
-    pthread_mutex_init(&ctx->cache.mutex, NULL);
-    pthread_cond_init(&ctx->changed, NULL);
+    init_locks(ctx);
     assembler_find(&ctx->assembler);
     status = fork_mark_make(ctx, err);
     if (!status)
-        status = copy_options(ctx, options, err);
+        status = copy_options(ctx, &all, err);
     if (!status)
-        status = choose_device(ctx, options->device, err);
+        status = choose_device(ctx, all.device, err);
     if (status) {
         kvk_close(ctx);
         return status;
@@ -105,6 +145,8 @@ void kvk_close(kvk_context *ctx)
     if (ctx->device)
         ctx->driver->close(ctx->device);
     cache_close(&ctx->cache);
+    packs_close(&ctx->packs);
+    pthread_mutex_destroy(&ctx->packs.mutex);
     pthread_cond_destroy(&ctx->changed);
     pthread_mutex_destroy(&ctx->generator_mutex);
     pthread_mutex_destroy(&ctx->mutex);

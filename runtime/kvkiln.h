@@ -3,7 +3,7 @@
 ** kvkiln.h - quantised KV caches: store, decode, unified attention and dequantisation by generated kernels.
 **
 **     kvk_open       one device ("auto", "host", "cuda:0", "hip:0")
-**     kvk_prepare    a model's spec and geometry -> its kernels: in memory, from the cache, or compiled now
+**     kvk_prepare    a model's spec and geometry -> its kernels: in memory, from a pack or the cache, or compiled now
 **     kvk_layout     slot, page and pool sizes, field offsets, a signature: engines size pools from here only
 **     kvk_store      quantise new K and V rows and scatter them to their slots
 **     kvk_decode     few query tokens a sequence against its cache, split over the cache
@@ -66,7 +66,7 @@ typedef enum kvk_dtype { KVK_DTYPE_DEFAULT = 0, KVK_FLOAT16 = 1, KVK_BFLOAT16 = 
 typedef enum kvk_index { KVK_INT32 = 0, KVK_INT64 = 1 } kvk_index;
 typedef enum kvk_log_level { KVK_LOG_INFO, KVK_LOG_WARNING } kvk_log_level;
 
-/* What a miss in the cache does: compile (loading the generator), or fail naming the kernel. */
+/* What a miss in packs and cache does: compile (loading the generator), or fail naming the kernel and where it was sought. */
 typedef enum kvk_compile { KVK_COMPILE_ON_MISS = 0, KVK_COMPILE_NEVER = 1 } kvk_compile;
 
 typedef enum kvk_kind_bits {
@@ -95,6 +95,25 @@ typedef void *kvk_stream;               /* CUstream, hipStream_t; NULL is the de
 
 #define KVK_INIT(type) ((type){.size = sizeof(type)})
 
+/* A pack that is in memory already: linked in, or mapped by the program. Must stay as it is until kvk_close. */
+struct kvk_pack_memory {
+    const char *name;        /* for messages */
+    const void *data;
+    size_t bytes;
+};
+/* What `kvkiln pack object` makes: bytes and their number. */
+#define KVK_PACK_DECLARE(pack) extern const unsigned char kvk_pack_##pack[]; extern const uint64_t kvk_pack_##pack##_size
+#define KVK_PACK_MEMORY(pack) {#pack, kvk_pack_##pack, (size_t)kvk_pack_##pack##_size}
+
+/* How far a kvk_prepare is. */
+struct kvk_progress {
+    size_t size;
+    int done, total;         /* kernels of this call */
+    const char *kind;        /* "decode" ...: the kernel that was finished last; NULL: none since the last report */
+    const char *origin;      /* its "memory", "pack", "cache", "compiled"; NULL if it failed */
+    double ms;               /* what it took */
+};
+
 struct kvk_options {
     size_t size;
     const char *device;      /* NULL = "auto": first usable CUDA device, then HIP, then host */
@@ -105,6 +124,14 @@ struct kvk_options {
     kvk_compile compile;
     void (*log)(void *log_data, kvk_log_level level, const char *line);
     void *log_data;
+    const char *packs;       /* colon-separated .kvkpack files, looked in before the cache; NULL = $KVKILN_PACKS; "" = none */
+    const struct kvk_pack_memory *memory_packs; /* looked in before those */
+    size_t memory_pack_count;
+    int prepare_threads;     /* compiles at a time in one kvk_prepare, 1..64; 0 = one a core, at most 4 */
+    /* Called by kvk_prepare on its caller's thread, after each kernel and at least ten times a second while it waits.
+    ** Not 0: cancel. It must not call kvk_prepare or kvk_close on this context. */
+    int (*progress)(void *progress_data, const struct kvk_progress *progress);
+    void *progress_data;
 };
 
 struct kvk_model {
@@ -251,7 +278,14 @@ struct kvk_device_info {
 };
 KVK_API kvk_status kvk_device(const kvk_context *ctx, struct kvk_device_info *info, kvk_error *err);
 
-/* Resolves all kernels of a model now: loaded -> cache -> compile. The same model twice returns the same pointer. */
+/*
+** Resolves all kernels of a model now: loaded -> packs -> cache -> compile. The same model twice returns the same pointer.
+** Threads   any number may prepare on one context: a kernel that two of them need is made once, and the other waits.
+**           Compiles run in threads of their own, which block all signals and have ended when this returns.
+** Cancel    by options.progress: no further compile begins, those that run are finished and kept, and the call returns
+**           KVK_E_CANCELLED once they have ended. Nothing is lost: the next call goes on from there. Another call that waited
+**           for a kernel which was not begun makes it itself.
+*/
 KVK_API kvk_status kvk_prepare(kvk_context *ctx, const struct kvk_model *model, const kvk_kernels **out, kvk_error *err);
 
 KVK_API kvk_status kvk_layout(const kvk_kernels *kernels, struct kvk_layout *out, kvk_error *err);
@@ -338,7 +372,7 @@ KVK_API kvk_status kvk_copy(const kvk_kernels *k, const kvk_kernels *from_kernel
 struct kvk_kernel_info {
     size_t size;
     const char *name;     /* kernel name, see gen/name.c */
-    const char *origin;   /* "memory", "cache", "compiled" */
+    const char *origin;   /* "memory", "pack", "cache", "compiled" */
     const char *manifest; /* the object's manifest text, borrowed */
     double prepare_ms;    /* time kvk_prepare spent on it */
     int registers, shared_bytes, local_bytes, threads; /* of the main entry, as the driver reports (-1 unknown) */

@@ -10,7 +10,8 @@
 /* Sizes, dtypes and kinds, checked against each other; the layout is left to model_layout. */
 kvk_status model_shape(const struct kvk_model *model, struct shape *out, kvk_error *err);
 
-/* Canonical text, malloc'd: of an embedded preset, or through the generator (a path, or a file in the spec directories). */
+/* Canonical text, malloc'd: of an embedded preset or of one in a pack, or through the generator (a path, or a file in the
+** spec directories). */
 kvk_status model_spec_text(kvk_context *ctx, const char *spec, char **text, kvk_error *err);
 
 /* The layout asked for, or the first one of the spec. */

@@ -1,44 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** prepare.c - a model to its kernels.
-**
-** A prepare claims, under the mutex, every kernel that nobody has or makes; builds its claims
-** without the mutex (from the cache one after the other, compiles side by side); publishes them;
-** and only then waits for kernels that other threads claimed. Since nobody waits while it holds an
-** unbuilt claim, two prepares cannot wait for each other.
+** prepare.c - a model to its set of kernels.
 */
-#include "context.h"
+#include "prepare.h"
 
 #include "build_id.h"
 #include "error.h"
 #include "key.h"
 #include "model.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
-
-enum { COMPILE_THREADS_MOST = 4, COMPILE_STACK_BYTES = 16 << 20 };
-
-/* One kind of one prepare. */
-struct job {
-    kvk_context *ctx;
-    struct gen_request request;
-    struct kernel *kernel;
-    char *key;
-    int mine, done; /* claimed by this prepare; already built */
-    kvk_status status;
-    kvk_error error;
-    double ms;
-};
-
-struct crew {
-    struct job *jobs;
-    pthread_mutex_t mutex;
-    int next;
-};
 
 double clock_ms(void)
 {
@@ -101,14 +74,15 @@ static kvk_status find_plans(const kvk_context *ctx, const struct kvk_model *mod
     return status;
 }
 
-static kvk_status make_jobs(kvk_context *ctx, const struct kvk_kernels *set,
-                            struct job jobs[KIND_COUNT], kvk_error *err)
+static kvk_status make_jobs(kvk_context *ctx, const struct kvk_kernels *set, struct prepare *prepare,
+                            kvk_error *err)
 {
     for (int i = 0; i < KIND_COUNT; i++) {
-        struct job *j = &jobs[i];
+        struct job *j = &prepare->jobs[i];
         if (!(set->shape.kinds & 1u << i))
             continue;
-        j->ctx = ctx;
+        j->wanted = 1;
+        prepare->total++;
         fill_request(ctx, set, i, &j->request);
         j->key =
             key_make(&j->request, KVK_BUILD_ID, j->request.assemble ? ctx->assembler.name : "none");
@@ -116,168 +90,6 @@ static kvk_status make_jobs(kvk_context *ctx, const struct kvk_kernels *set,
             return ERR(err, KVK_E_MEMORY, "no memory for a key");
     }
     return KVK_OK;
-}
-
-static struct kernel *find_kernel(const kvk_context *ctx, const char *key)
-{
-    for (struct kernel *k = ctx->kernels; k; k = k->next)
-        if (strcmp(k->key, key) == 0)
-            return k;
-    return NULL;
-}
-
-/* Finds or claims the kernel of a job; mutex held. */
-static kvk_status claim(kvk_context *ctx, struct job *j)
-{
-    struct kernel *k = find_kernel(ctx, j->key);
-    if (k) {
-        k->waiters++;
-        j->kernel = k;
-        return KVK_OK;
-    }
-    k = calloc(1, sizeof *k);
-    if (!k)
-        return ERR(&j->error, KVK_E_MEMORY, "no memory for a kernel");
-    k->key = j->key;
-    j->key = NULL;
-    k->next = ctx->kernels;
-    ctx->kernels = k;
-    j->kernel = k;
-    j->mine = 1;
-    return KVK_OK;
-}
-
-/* A claim is kept or, when it failed, taken out of the list: the next prepare tries again. */
-static void publish(kvk_context *ctx, struct job *j)
-{
-    struct kernel *k = j->kernel;
-    pthread_mutex_lock(&ctx->mutex);
-    k->state = j->status ? KERNEL_FAILED : KERNEL_READY;
-    if (j->status) {
-        k->error = j->error;
-        for (struct kernel **at = &ctx->kernels; *at; at = &(*at)->next)
-            if (*at == k) {
-                *at = k->next;
-                break;
-            }
-        j->kernel = NULL;
-    }
-    int orphan = j->status && !k->waiters;
-    pthread_cond_broadcast(&ctx->changed);
-    pthread_mutex_unlock(&ctx->mutex);
-    if (orphan)
-        kernel_free(ctx, k);
-}
-
-static void await(kvk_context *ctx, struct job *j)
-{
-    struct kernel *k = j->kernel;
-    double start = clock_ms();
-    pthread_mutex_lock(&ctx->mutex);
-    while (k->state == KERNEL_BUILDING)
-        pthread_cond_wait(&ctx->changed, &ctx->mutex);
-    int last = --k->waiters == 0;
-    if (k->state == KERNEL_FAILED) {
-        j->status = k->error.status;
-        j->error = k->error;
-        j->kernel = NULL;
-    } else {
-        last = 0;
-    }
-    pthread_mutex_unlock(&ctx->mutex);
-    j->ms = clock_ms() - start;
-    if (last)
-        kernel_free(ctx, k);
-}
-
-static void build(struct job *j)
-{
-    j->status = build_by_compiling(j->ctx, j->kernel, &j->request, &j->error);
-    j->done = 1;
-    publish(j->ctx, j);
-}
-
-static void *work(void *data)
-{
-    struct crew *crew = data;
-    for (;;) {
-        pthread_mutex_lock(&crew->mutex);
-        int i = crew->next;
-        while (i < KIND_COUNT && (!crew->jobs[i].mine || crew->jobs[i].done))
-            i++;
-        crew->next = i + 1;
-        pthread_mutex_unlock(&crew->mutex);
-        if (i >= KIND_COUNT)
-            return NULL;
-        build(&crew->jobs[i]);
-    }
-}
-
-/* Threads that take none of the program's signals: its handlers run where it expects them. Returns
-** how many started. */
-static int start_threads(pthread_t *threads, int n, struct crew *crew)
-{
-    sigset_t all, before;
-    pthread_attr_t attr;
-    int started = 0;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, COMPILE_STACK_BYTES);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (started < n && pthread_create(&threads[started], &attr, work, crew) == 0)
-        started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return started;
-}
-
-/* Compiles run in threads of their own: side by side, and on stacks as deep as LLVM may need. */
-static void compile_all(struct job jobs[KIND_COUNT])
-{
-    struct crew crew = {jobs, PTHREAD_MUTEX_INITIALIZER, 0};
-    pthread_t threads[COMPILE_THREADS_MOST];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int most = cores < 1                      ? 1
-               : cores < COMPILE_THREADS_MOST ? (int)cores
-                                              : COMPILE_THREADS_MOST,
-        misses = 0;
-    for (int i = 0; i < KIND_COUNT; i++)
-        misses += jobs[i].mine && !jobs[i].done;
-    if (!misses)
-        return;
-    int started = start_threads(threads, misses < most ? misses : most, &crew);
-    if (!started)
-        work(&crew);
-    for (int i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
-}
-
-/* Claims, builds, waits. Every job ends with its status. */
-static void run_jobs(kvk_context *ctx, struct job jobs[KIND_COUNT])
-{
-    pthread_mutex_lock(&ctx->mutex);
-    for (int i = 0; i < KIND_COUNT; i++)
-        if (jobs[i].ctx)
-            jobs[i].status = claim(ctx, &jobs[i]);
-    pthread_mutex_unlock(&ctx->mutex);
-    for (int i = 0; i < KIND_COUNT; i++) {
-        struct job *j = &jobs[i];
-        int found = 0;
-        if (!j->mine)
-            continue;
-        j->status = build_from_cache(ctx, j->kernel, &j->request, &found, &j->error);
-        j->done = found || j->status;
-        if (j->done)
-            publish(ctx, j);
-    }
-    compile_all(jobs);
-    for (int i = 0; i < KIND_COUNT; i++) {
-        struct job *j = &jobs[i];
-        if (j->mine && j->kernel)
-            j->ms = j->kernel->build_ms;
-        else if (j->kernel && !j->mine)
-            await(ctx, j);
-    }
 }
 
 /* Kernels of the jobs into the set; all must agree on where everything lies. */
@@ -288,7 +100,7 @@ static kvk_status fill_set(struct kvk_kernels *set, const struct job jobs[KIND_C
     for (int i = 0; i < KIND_COUNT; i++) {
         const struct job *j = &jobs[i];
         struct page_facts pages;
-        if (!j->ctx)
+        if (!j->wanted)
             continue;
         kvk_status status = page_facts_read(&j->kernel->object, &set->shape, &pages, err);
         if (status)
@@ -336,10 +148,11 @@ static struct kvk_kernels *find_set(kvk_context *ctx, struct kvk_kernels *set, i
 
 static kvk_status prepare_set(kvk_context *ctx, struct kvk_kernels *set, kvk_error *err)
 {
-    struct job jobs[KIND_COUNT] = {0};
-    kvk_status status = make_jobs(ctx, set, jobs, err);
+    struct prepare prepare = {.ctx = ctx};
+    struct job *jobs = prepare.jobs;
+    kvk_status status = make_jobs(ctx, set, &prepare, err);
     if (!status)
-        run_jobs(ctx, jobs);
+        prepare_run(&prepare);
     for (int i = 0; i < KIND_COUNT && !status; i++) {
         status = jobs[i].status;
         if (status && err)

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** packs.h - the packs of a context: opened and checked by kvk_open, then only read. Thread safe.
+*/
+#ifndef KVKILN_PACKS_H
+#define KVKILN_PACKS_H
+
+#include "cache.h"
+#include "gen_api.h"
+#include "pack.h"
+
+struct packs_item {
+    struct pack pack;
+    char *name;              /* path, or the name of a pack in memory */
+};
+
+struct packs {
+    struct packs_item *items;
+    size_t count;
+    cache_log *log;
+    void *log_data;
+    pthread_mutex_t mutex;   /* over warned */
+    int warned;
+};
+
+/* Those in memory, then the files. Every one must be whole and of this build: KVK_E_OBJECT names it and both versions. */
+kvk_status packs_open(struct packs *packs, const struct kvk_options *options, kvk_error *err);
+void packs_close(struct packs *packs);
+
+/* The sealed object of a request with code of one format (PACK_CUBIN or PACK_PTX: request->assemble is not looked at; other
+** targets have one format), malloc'd; NULL: in no pack. A damaged row is a miss, said once through the log. */
+void *packs_load(struct packs *packs, const struct gen_request *request, int ptx, size_t *bytes);
+
+/* The canonical text of a spec by name, malloc'd; NULL: in no pack. */
+char *packs_spec(struct packs *packs, const char *name);
+
+/* "in pack a.kvkpack (sm_80 only), in pack b.kvkpack": where a kernel for `target` was sought. */
+void packs_describe(const struct packs *packs, const char *target, char *text, size_t cap);
+
+#endif
