@@ -250,8 +250,9 @@ static int bench_kernels(const struct bench_kind *kind, int argc, char **argv)
     struct options o = {.repeats = 20, .kind = kind};
     struct device device;
     argp_parse(&argp, argc, argv, 0, 0, &o);
-    if (device_open(o.device, o.specs, &device))
-        return CLI_DEVICE;
+    kvk_status opened = device_open(o.device, o.specs, &device);
+    if (opened)
+        return device_exit(opened);
     if (!o.json)
         device_print(&device);
     int code = run_all(&device, &o);

@@ -82,9 +82,9 @@ static void read_entry(const char *dir, struct entry *e)
     void *bytes = file ? cli_alloc((size_t)e->bytes, 1) : NULL;
     if (!file)
         snprintf(e->why, sizeof e->why, "%s",
-                 !e->bytes                             ? "the file is empty"
+                 !e->bytes                           ? "the file is empty"
                  : e->bytes > CACHE_ENTRY_MOST_BYTES ? "the file is too large"
-                                                       : strerror(errno));
+                                                     : strerror(errno));
     else
         inspect(e, bytes, fread(bytes, 1, (size_t)e->bytes, file));
     if (file)
@@ -147,11 +147,11 @@ static void print_json(const struct options *o, const char *dir, const struct en
     json_t *array = json_array();
     for (size_t i = 0; i < entries->count; i++) {
         const struct entry *e = &entries->items[i];
-        json_array_append_new(
-            array, json_pack("{s:s, s:s, s:s, s:I, s:I, s:b, s:b, s:s}", "file", e->name, "name",
-                             e->kernel, "target", e->target, "bytes", (json_int_t)e->bytes, "used",
-                             (json_int_t)e->used, "whole", e->whole, "this_build", e->current,
-                             "fault", e->why));
+        json_array_append_new(array,
+                              json_pack("{s:s, s:s, s:s, s:I, s:I, s:b, s:b, s:s}", "file", e->name,
+                                        "name", e->kernel, "target", e->target, "bytes",
+                                        (json_int_t)e->bytes, "used", (json_int_t)e->used, "whole",
+                                        e->whole, "this_build", e->current, "fault", e->why));
     }
     json_t *root = json_pack("{s:s, s:s, s:s, s:I, s:I, s:i, s:o}", "version", kvk_version(),
                              "command", names[o->command], "path", dir, "bytes",
@@ -296,7 +296,8 @@ int cmd_cache(int argc, char **argv)
         "path: where the cache of compiled kernels is; list: what lies in it, last used first; "
         "verify: reads every entry; prune: removes entries that are damaged or of another build, "
         "old temporary files, and the longest unused until the bound holds; clear: removes all "
-        "entries.\vExit status: 0; 1 verify found damage; 2 usage, or a folder that cannot be read.",
+        "entries.\vExit status: 0; 1 verify found damage; 2 usage, or a folder that cannot be "
+        "read.",
         0,
         0,
         0};

@@ -58,9 +58,8 @@ static kvk_status store_and_compare(struct run *run, const char *layout, struct 
     all->stored = status ? 0 : hash_of(pool, run->pool_bytes);
     if (!status && !strcmp(layout, s->layout))
         check_store(s, pool, all);
-    else if (!status
-             && slots_make(s->slots.format, !strcmp(layout, "soa"), s->kv_heads, s->head_size,
-                           s->page_tokens, slots)) {
+    else if (!status && slots_make(s->slots.format, !strcmp(layout, "soa"), s->kv_heads,
+                                   s->head_size, s->page_tokens, slots)) {
         check_store_across(s, slots, pool, all);
         *ours = pool;
         return KVK_OK;
@@ -302,8 +301,9 @@ int cmd_check(int argc, char **argv)
     struct options o = {0};
     struct device device;
     argp_parse(&argp, argc, argv, 0, 0, &o);
-    if (device_open(o.device, o.specs, &device))
-        return CLI_DEVICE;
+    kvk_status opened = device_open(o.device, o.specs, &device);
+    if (opened)
+        return device_exit(opened);
     if (!o.json)
         device_print(&device);
     enum cli_exit code = check_all(&device, &o);

@@ -362,8 +362,9 @@ int cmd_demo(int argc, char **argv)
         return CLI_USAGE;
     }
     free(dir);
-    if (device_open(o.device, o.specs, &device))
-        return CLI_DEVICE;
+    kvk_status opened = device_open(o.device, o.specs, &device);
+    if (opened)
+        return device_exit(opened);
     if (!o.json)
         device_print(&device);
     enum cli_exit code = run_all(&device, &o, paths, count);

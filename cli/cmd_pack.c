@@ -49,11 +49,11 @@ static void list(const struct open_pack *open, json_t *packs)
             printf("%-64s %-10s %-6s %8llu %8llu  %s\n", row.name, *row.target ? row.target : "-",
                    format, (unsigned long long)row.stored_bytes, (unsigned long long)row.raw_bytes,
                    row.signature);
-        json_array_append_new(
-            rows, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "name", row.name, "target",
-                            row.target, "format", format, "signature", row.signature,
-                            "stored_bytes", (json_int_t)row.stored_bytes, "raw_bytes",
-                            (json_int_t)row.raw_bytes));
+        json_array_append_new(rows,
+                              json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "name", row.name,
+                                        "target", row.target, "format", format, "signature",
+                                        row.signature, "stored_bytes", (json_int_t)row.stored_bytes,
+                                        "raw_bytes", (json_int_t)row.raw_bytes));
     }
     if (packs)
         json_array_append_new(
@@ -129,9 +129,9 @@ static const struct command {
     int out, json;   /* takes --output, --json */
     int (*run)(struct options *o, struct open_pack *packs, int count, json_t *root);
 } commands[] = {
-    {"list", 1, MANY, 0, 1, run_list},       {"verify", 1, MANY, 0, 1, run_verify},
-    {"merge", 1, MANY, 1, 0, run_merge},     {"extract", 1, 1, 1, 0, run_extract},
-    {"diff", 2, 2, 0, 1, run_diff},          {"object", 1, 1, 1, 0, run_object},
+    {"list", 1, MANY, 0, 1, run_list},   {"verify", 1, MANY, 0, 1, run_verify},
+    {"merge", 1, MANY, 1, 0, run_merge}, {"extract", 1, 1, 1, 0, run_extract},
+    {"diff", 2, 2, 0, 1, run_diff},      {"object", 1, 1, 1, 0, run_object},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -196,7 +196,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp_option pack_options[] = {
     {"json", 'j', 0, 0, "list, verify, diff: results as JSON", 0},
     {"output", 'o', "PATH", 0, "merge, object: the file to write; extract: the folder", 0},
-    {"code", OPT_CODE, 0, 0, "extract: cubin, PTX, HSACO or host code instead of sealed objects", 0},
+    {"code", OPT_CODE, 0, 0, "extract: cubin, PTX, HSACO or host code instead of sealed objects",
+     0},
     {"target", 't', "T", 0, "extract: only of this target", 0},
     {"name", 'n', "PATTERN", 0, "extract: only kernels of such names ('decode.*')", 0},
     {"symbol", OPT_SYMBOL, "NAME", 0,
@@ -214,8 +215,8 @@ static int run_files(const struct command *command, struct options *o)
         packs[opened].file = o->words[1 + opened];
         if (pack_map(packs[opened].file, &packs[opened].pack, &err)) {
             cli_message("%s", err.text);
-            code = err.status == KVK_E_OBJECT && command->run == run_verify ? CLI_FAILED
-                                                                            : CLI_USAGE;
+            code =
+                err.status == KVK_E_OBJECT && command->run == run_verify ? CLI_FAILED : CLI_USAGE;
         }
     }
     if (code == CLI_OK) {
@@ -242,7 +243,8 @@ int cmd_pack(int argc, char **argv)
         "FILE\nobject -o OUT.o FILE",
         "Lists, verifies, merges, takes apart and compares packs of kernels, or makes an object "
         "file of one to link into a program. `kvkiln build --pack` makes packs.\vExit status: 0; 1 "
-        "a pack is damaged (verify), packs differ (diff) or contradict each other (merge); 2 usage, "
+        "a pack is damaged (verify), packs differ (diff) or contradict each other (merge); 2 "
+        "usage, "
         "or a file that cannot be read.",
         0,
         0,

@@ -322,8 +322,9 @@ int cmd_quality(int argc, char **argv)
     if (!o.input)
         quality_data_random(&o.random, &data);
     int named = o.nnames;
-    enum cli_exit code = CLI_DEVICE;
-    if (!device_open(o.device, o.specs, &device)) {
+    kvk_status opened = device_open(o.device, o.specs, &device);
+    enum cli_exit code = device_exit(opened);
+    if (!opened) {
         if (!o.json)
             device_print(&device);
         name_presets(&o);

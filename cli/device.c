@@ -31,8 +31,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-    {"pack", OPT_PACK, "FILE:...", 0,
-     "packs to look in before the cache (default: $KVKILN_PACKS)", 3},
+    {"pack", OPT_PACK, "FILE:...", 0, "packs to look in before the cache (default: $KVKILN_PACKS)",
+     3},
     {"compile", OPT_COMPILE, "WHEN", 0,
      "auto (default): what is in no pack and not in the cache is compiled; never: it is an error",
      3},
@@ -50,7 +50,10 @@ static void log_line(void *data, kvk_log_level level, const char *line)
 kvk_status device_open(const char *name, const char *specs, struct device *out)
 {
     kvk_error err = {0};
-    char *dirs = paths_specs(specs), *generator = generator_path();
+    /* Spec files are read by the generator. Who may not compile wants none of it, unless he asks. */
+    char *dirs =
+        given.compile == KVK_COMPILE_NEVER && !specs ? cli_format("%s", "") : paths_specs(specs);
+    char *generator = generator_path();
     struct kvk_options o = KVK_INIT(struct kvk_options);
     o.device = name ? name : "auto";
     o.spec_dirs = dirs;
@@ -74,6 +77,11 @@ kvk_status device_open(const char *name, const char *specs, struct device *out)
     return status;
 }
 
+enum cli_exit device_exit(kvk_status status)
+{
+    return status == KVK_E_OBJECT || status == KVK_E_IO ? CLI_USAGE : CLI_DEVICE;
+}
+
 void device_close(struct device *device)
 {
     kvk_close(device->ctx);
@@ -95,7 +103,4 @@ void device_json(const struct device *device, json_t *object)
     json_object_set_new(object, "device_reason", json_string(device->info.reason));
 }
 
-int device_is_host(const struct device *device)
-{
-    return !strncmp(device->info.device, "host", 4);
-}
+int device_is_host(const struct device *device) { return !strncmp(device->info.device, "host", 4); }

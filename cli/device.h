@@ -20,6 +20,9 @@ extern const struct argp_child device_children[];
 /* Opens `name` (NULL = auto) with the spec folders of
  * paths_specs(specs). On an error a message is on stderr. */
 kvk_status device_open(const char *name, const char *specs, struct device *out);
+
+/* What to end with when it failed: a pack that cannot be used is no fault of the device. */
+enum cli_exit device_exit(kvk_status status);
 void device_close(struct device *device);
 
 /* "device cuda:0, NVIDIA H200, target sm_90a: first usable CUDA device" on stdout. */

@@ -60,9 +60,8 @@ void *pack_elf(const void *bytes, size_t size, const char *symbol, int machine, 
                          .e_shentsize = sizeof(Elf64_Shdr),
                          .e_shnum = SECTIONS,
                          .e_shstrndx = 4};
-    Elf64_Sym symbols[SYMBOLS] = {{0},
-                                  symbol_at(1, 0, size),
-                                  symbol_at(length + 2, count_at - data_at, sizeof(uint64_t))};
+    Elf64_Sym symbols[SYMBOLS] = {
+        {0}, symbol_at(1, 0, size), symbol_at(length + 2, count_at - data_at, sizeof(uint64_t))};
     Elf64_Shdr sections[SECTIONS] = {
         {0},
         section(NAME_RODATA, SHT_PROGBITS, data_at, symbols_at - data_at, ALIGNMENT),

@@ -271,10 +271,8 @@ int pack_merge(const struct open_pack *packs, int count, const char *out)
 
 static char *file_name(const struct pack_row *row, const struct pack_extract *how)
 {
-    static const char *const code[] = {[PACK_CUBIN] = "cubin",
-                                       [PACK_PTX] = "ptx",
-                                       [PACK_HSACO] = "hsaco",
-                                       [PACK_HOST] = "host"};
+    static const char *const code[] = {
+        [PACK_CUBIN] = "cubin", [PACK_PTX] = "ptx", [PACK_HSACO] = "hsaco", [PACK_HOST] = "host"};
     if (row->format == PACK_SPEC)
         return cli_format("%s/%s.spec", how->dir, row->name);
     return cli_format("%s/%s.%s.%s%s", how->dir, row->name, row->target,
@@ -338,8 +336,7 @@ int pack_extract(const struct open_pack *open, const struct pack_extract *how)
 
 /* ---- object file ---- */
 
-int pack_object_file(const struct open_pack *open, const char *out, const char *symbol,
-                     int machine)
+int pack_object_file(const struct open_pack *open, const char *out, const char *symbol, int machine)
 {
     const char *base = strrchr(open->file, '/');
     char *error = NULL, *name;

@@ -244,8 +244,7 @@ static char *make_strings(struct pack_writer *w, size_t *bytes)
         uint32_t *to[3] = {&item->name_at, &item->target_at, &item->signature_at};
         char *from[3] = {item->name, item->target, item->signature};
         for (int f = 0; f < 3; f++) {
-            const char **found =
-                bsearch(&from[f], texts, count, sizeof *texts, by_text);
+            const char **found = bsearch(&from[f], texts, count, sizeof *texts, by_text);
             *to[f] = offsets[found - texts];
         }
     }

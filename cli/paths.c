@@ -102,6 +102,10 @@ int paths_make_dirs(const char *path)
             *c = '/';
         }
     int good = !mkdir(copy, 0777) || errno == EEXIST;
+    if (good && !is_dir(copy)) {
+        errno = ENOTDIR;
+        good = 0;
+    }
     free(copy);
     return good;
 }

@@ -252,8 +252,11 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/rt/test_hip.c
   tests/rt/test_launch.c
   tests/rt/test_object.c
+  tests/rt/test_pack.c
+  tests/rt/test_packs.c
   tests/rt/test_prepare.c
   tests/rt/test_process.c
+  tests/rt/test_progress.c
   tests/rt/test_tiled.c
   tests/rt/test_refusals.c
   tests/unit/test_codebook.c
@@ -274,7 +277,8 @@ set(KVKILN_TEST_PARTS # linked into every program of their folder
   tests/ref/test_golden.c
   tests/rt/faults.c
   tests/rt/life.c
-  tests/rt/rt.c)
+  tests/rt/rt.c
+  tests/rt/rt_pack.c)
 
 set(KVKILN_TEST_WRAPPED # by tests/rt/faults.c
   malloc calloc realloc aligned_alloc strdup asprintf mmap mprotect pthread_create dlopen dlsym madvise

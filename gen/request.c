@@ -49,10 +49,10 @@ size_t gen_request_name(const struct gen_request *request, char *name, size_t ca
     const char *spec = spec_name(text_or_none(r->spec_text), &length);
     if (r->value_head_size && r->value_head_size != r->head_size)
         snprintf(value_head, sizeof value_head, "x%d", r->value_head_size);
-    int n = snprintf(name, cap, "%s.%.*s.%s.d%d%s.g%d.%s.p%d%s%s", text_or_none(r->kind), length,
-                     spec, text_or_none(r->layout), r->head_size, value_head, r->gqa,
-                     r->dtype == KVK_FLOAT16 ? "f16" : "bf16", r->page_tokens,
-                     r->options & KVK_SOFT_CAP ? ".cap" : "",
-                     r->options & KVK_ALIBI ? ".alibi" : "");
+    int n =
+        snprintf(name, cap, "%s.%.*s.%s.d%d%s.g%d.%s.p%d%s%s", text_or_none(r->kind), length, spec,
+                 text_or_none(r->layout), r->head_size, value_head, r->gqa,
+                 r->dtype == KVK_FLOAT16 ? "f16" : "bf16", r->page_tokens,
+                 r->options & KVK_SOFT_CAP ? ".cap" : "", r->options & KVK_ALIBI ? ".alibi" : "");
     return n > 0 ? (size_t)n : 0;
 }

@@ -191,9 +191,11 @@ static kvk_status miss(const kvk_context *ctx, const struct gen_request *request
     char name[160], packs[240];
     gen_request_name(request, name, sizeof name);
     packs_describe(&ctx->packs, request->target, packs, sizeof packs);
-    return ERR(err, KVK_E_MISS, "%s for %s is missing: sought %s%s%s%s; compiling is not allowed",
-               name, request->target, packs, *packs ? ", " : "",
-               ctx->cache.dir ? "in cache " : "in memory only", ctx->cache.dir ? ctx->cache.dir : "");
+    return ERR(err, KVK_E_MISS,
+               "%s for %s is missing: sought %s%s%s%.100s; compiling is not allowed", name,
+               request->target, *packs ? packs : "in no pack", ctx->cache.dir ? ", " : "",
+               ctx->cache.dir ? "in cache " : ", and there is no cache folder",
+               ctx->cache.dir ? ctx->cache.dir : "");
 }
 
 /* PTX of the kernel, from wherever it can be had, under k->key. */

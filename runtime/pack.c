@@ -53,8 +53,7 @@ static int all_zero(const unsigned char *at, size_t bytes)
 
 const char *pack_format_name(enum pack_format format)
 {
-    static const char *const names[PACK_FORMATS] = {NULL,    "cubin", "ptx",
-                                                    "hsaco", "host",  "spec"};
+    static const char *const names[PACK_FORMATS] = {NULL, "cubin", "ptx", "hsaco", "host", "spec"};
     return (unsigned)format < PACK_FORMATS ? names[format] : NULL;
 }
 
@@ -89,7 +88,8 @@ static kvk_status check_sections(const unsigned char *bytes, size_t size, kvk_er
     uint64_t rows = get(bytes + PACK_AT_ROWS, 4), strings_at = get(bytes + PACK_AT_STRINGS, 8),
              strings = get(bytes + PACK_AT_STRINGS + 8, 8),
              manifest_at = get(bytes + PACK_AT_MANIFEST, 8),
-             manifest = get(bytes + PACK_AT_MANIFEST + 8, 8), data_at = get(bytes + PACK_AT_DATA, 8);
+             manifest = get(bytes + PACK_AT_MANIFEST + 8, 8),
+             data_at = get(bytes + PACK_AT_DATA, 8);
     if (strings > size || manifest > size ||
         strings_at != PACK_HEADER_BYTES + rows * PACK_ROW_BYTES ||
         manifest_at != strings_at + strings || data_at != aligned(manifest_at + manifest + 1) ||

@@ -178,23 +178,19 @@ char *packs_spec(struct packs *packs, const char *name)
     return NULL;
 }
 
-/* The one other target that all kernels of a pack are for; "" if it has some for `target`, NULL if
-** several others. */
-static const char *only_target(const struct pack *pack, const char *target)
+/* What a pack that has nothing for `target` is for, or "". */
+static const char *other_targets(const struct pack *pack, const char *target)
 {
-    const char *only = NULL;
+    const char *only = "";
     for (uint32_t i = 0; i < pack->rows; i++) {
         struct pack_row row;
         pack_row(pack, i, &row);
-        if (row.format == PACK_SPEC)
-            continue;
-        if (strcmp(row.target, target) == 0)
+        if (row.format != PACK_SPEC && strcmp(row.target, target) == 0)
             return "";
-        if (only && strcmp(only, row.target) != 0)
-            return NULL;
-        only = row.target;
+        if (row.format != PACK_SPEC && strcmp(only, row.target) != 0)
+            only = *only ? "other targets" : row.target;
     }
-    return only ? only : "";
+    return only;
 }
 
 static void append(char *text, size_t cap, const char *format, const char *a, const char *b)
@@ -208,7 +204,7 @@ void packs_describe(const struct packs *packs, const char *target, char *text, s
     *text = '\0';
     for (size_t i = 0; i < packs->count; i++) {
         const struct packs_item *item = &packs->items[i];
-        const char *only = only_target(&item->pack, target);
+        const char *others = other_targets(&item->pack, target);
         if (i == PLACES_NAMED) {
             char more[32];
             snprintf(more, sizeof more, "%zu", packs->count - i);
@@ -216,7 +212,7 @@ void packs_describe(const struct packs *packs, const char *target, char *text, s
             return;
         }
         append(text, cap, i ? ", in pack %s%s" : "in pack %s%s", item->name, "");
-        if (!only || *only)
-            append(text, cap, " (which is for %s%s)", only ? only : "other targets", "");
+        if (*others)
+            append(text, cap, " (which is for %s%s)", others, "");
     }
 }

@@ -74,8 +74,8 @@ static kvk_status find_plans(const kvk_context *ctx, const struct kvk_model *mod
     return status;
 }
 
-static kvk_status make_jobs(kvk_context *ctx, const struct kvk_kernels *set, struct prepare *prepare,
-                            kvk_error *err)
+static kvk_status make_jobs(kvk_context *ctx, const struct kvk_kernels *set,
+                            struct prepare *prepare, kvk_error *err)
 {
     for (int i = 0; i < KIND_COUNT; i++) {
         struct job *j = &prepare->jobs[i];

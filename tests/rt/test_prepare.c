@@ -250,8 +250,10 @@ static void never_compiling_names_the_kernel(void **state)
     options.cache_dir = dir;
     options.compile = KVK_COMPILE_NEVER;
     assert_int_equal(kvk_open(&options, &ctx, NULL), KVK_OK);
-    expect_failure(ctx, model, KVK_E_MISS,
-                   "store kernel for sm_90a, layout aos, head size 128, gqa 4");
+    expect_failure(
+        ctx, model, KVK_E_MISS,
+        "store.turboquant_k8v4.aos.d128.g4.bf16.p16 for sm_90a is missing: sought in no pack, in "
+        "cache /");
     assert_int_equal(rt_generator.compiles, 0);
     kvk_context *maker = rt_open(dir);
     prepare(maker, &model);
