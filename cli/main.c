@@ -43,6 +43,7 @@ static void help(FILE *to)
             "  KVKILN_CACHE_DIR  folder of compiled kernels; empty: none (else $XDG_CACHE_HOME/kvkiln,\n"
             "                    ~/.cache/kvkiln)\n"
             "  KVKILN_SPECS      folders of specs, colon-separated, looked in before those that ship\n"
+            "  KVKILN_PACKS      packs of kernels, colon-separated, looked in before the cache\n"
             "  KVKILN_GENERATOR  path of libkvkiln-gen.so (else the one beside libkvkiln.so)\n\n"
             "`kvkiln COMMAND --help` tells more; `kvkiln --version` prints the version.\n");
 }

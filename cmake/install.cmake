@@ -19,7 +19,8 @@ if(NOT KVKILN_STATIC)
   set(archive ${CMAKE_BINARY_DIR}/ar/libkvkiln.a)
   add_custom_command(OUTPUT ${archive}
     COMMAND ${CMAKE_COMMAND} -E rm -f ${archive}
-    COMMAND ${CMAKE_LINKER} -r -o ${CMAKE_BINARY_DIR}/ar/kvkiln.o $<TARGET_OBJECTS:runtime-objects> ${KVKILN_ZSTD_ARCHIVE}
+    COMMAND ${CMAKE_LINKER} -r -o ${CMAKE_BINARY_DIR}/ar/kvkiln.o $<TARGET_OBJECTS:runtime-objects>
+      ${KVKILN_ZSTD_ARCHIVE}
     COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=kvk_* ${CMAKE_BINARY_DIR}/ar/kvkiln.o
     COMMAND ${CMAKE_AR} rcs ${archive} ${CMAKE_BINARY_DIR}/ar/kvkiln.o
     DEPENDS runtime-objects $<TARGET_OBJECTS:runtime-objects> COMMENT "libkvkiln.a" COMMAND_EXPAND_LISTS VERBATIM)

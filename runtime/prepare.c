@@ -165,16 +165,28 @@ static kvk_status prepare_set(kvk_context *ctx, struct kvk_kernels *set, kvk_err
     return status;
 }
 
-kvk_status kvk_prepare(kvk_context *ctx, const struct kvk_model *model, const kvk_kernels **out,
+/* A model of a program built against an older header ends earlier: the rest is the default. */
+static kvk_status take_model(const struct kvk_model *given, struct kvk_model *out, kvk_error *err)
+{
+    const size_t first_release = offsetof(struct kvk_model, plan);
+    kvk_status status = args_check_from(given, first_release, sizeof *out, "kvk_model", err);
+    *out = KVK_INIT(struct kvk_model);
+    if (!status)
+        memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
+    return status;
+}
+
+kvk_status kvk_prepare(kvk_context *ctx, const struct kvk_model *given, const kvk_kernels **out,
                        kvk_error *err)
 {
+    struct kvk_model whole, *model = &whole;
     kvk_status status = fork_check(ctx, __func__, err);
     if (status)
         return status;
     if (!out)
         return ERR(err, KVK_E_ARG, "out is NULL");
     *out = NULL;
-    status = args_check(model, sizeof *model, "kvk_model", err);
+    status = take_model(given, model, err);
     if (status)
         return status;
     struct kvk_kernels *set = calloc(1, sizeof *set), *found;

@@ -17,7 +17,7 @@ from installed import BUILD, ROOT, main, run, version
 TEMP = tempfile.mkdtemp()
 atexit.register(shutil.rmtree, TEMP)
 G, H, D, P, PAGES, LENGTHS = 2, 6, 64, 16, 9, (37, 1, 50)
-KVK_OK, KVK_STORE, KVK_DECODE, KVK_FLOAT16 = 0, 1, 2, 1
+KVK_OK, KVK_E_ARG, KVK_E_UNSUPPORTED, KVK_STORE, KVK_DECODE, KVK_FLOAT16 = 0, 1, 5, 1, 2, 1
 SIZE, I64, I32, PTR, STR = c.c_size_t, c.c_int64, c.c_int32, c.c_void_p, c.c_char_p
 
 
@@ -171,6 +171,27 @@ def stores_and_decodes():
     assert 0.01 < error < 0.15, error  # 4-bit values, 8-bit keys: never exact, never far
 
 
+def structs_of_the_first_header_are_accepted():
+    """Structs grow at their end. A program that was built before ends them earlier, and gets the defaults."""
+    first = {"kvk_options": 72, "kvk_model": 64}  # bytes in the first header of version 0
+    options = (I64 * 16)(first["kvk_options"], *[-1 if 8 * i >= first["kvk_options"] else 0 for i in range(1, 16)])
+    context, kernels = PTR(), PTR()
+    call("kvk_open", options, c.byref(context))
+    try:
+        model = made(Model, spec=b"fp16", kv_heads=G, query_heads=H, head_size=D, kinds=KVK_STORE)
+        longer = c.create_string_buffer(bytes(model)[:first["kvk_model"]] + b"\xff" * 32)
+        struct.pack_into("@N", longer, 0, first["kvk_model"])
+        call("kvk_prepare", context, longer, c.byref(kernels))
+        struct.pack_into("@N", longer, 0, first["kvk_model"] - 8)
+        error = Error()
+        assert LIB.kvk_prepare(context, longer, c.byref(kernels), c.byref(error)) == KVK_E_ARG, error.text
+        struct.pack_into("@N", longer, 0, c.sizeof(Model) + 8)  # what this library does not know is set
+        assert LIB.kvk_prepare(context, longer, c.byref(kernels), c.byref(error)) == KVK_E_UNSUPPORTED, error.text
+        assert version().encode() in error.text, error.text
+    finally:
+        LIB.kvk_close(context)
+
+
 def errors_are_structs_to_read():
     with Context() as context:
         error = Error()
@@ -180,4 +201,5 @@ def errors_are_structs_to_read():
     assert LIB.kvk_version().decode() == version()
 
 
-main([structs_are_those_of_the_header, stores_and_decodes, errors_are_structs_to_read])
+main([structs_are_those_of_the_header, stores_and_decodes, structs_of_the_first_header_are_accepted,
+      errors_are_structs_to_read])

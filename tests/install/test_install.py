@@ -202,12 +202,76 @@ def foreign_generators_are_refused_by_name():
         os.rename(f"{TEMP}/ours", ours)
 
 
+def ahead_of_time():
+    """A project that makes packs in its own build: linked in and as a file; then nothing compiles, and no generator is there."""
+    shutil.copytree(f"{ROOT}/examples/ahead", f"{TEMP}/ahead_source")
+    build, spec = f"{TEMP}/ahead", f"{TEMP}/ahead_source/mine.lua"
+    run("cmake", "-S", f"{TEMP}/ahead_source", "-B", build, f"-DCMAKE_PREFIX_PATH={PREFIX}")
+    run("cmake", "--build", build, "--parallel", "2")
+    run("cmake", "--install", build, "--prefix", f"{TEMP}/ahead_installed")
+    program, file = f"{build}/ahead", f"{TEMP}/ahead_installed/share/ahead/more_kernels.kvkpack"
+    assert files_of(f"{TEMP}/ahead_installed") == ["bin/ahead", "share/ahead/more_kernels.kvkpack"]
+    os.rename(f"{PREFIX}/lib/libkvkiln-gen.so", f"{TEMP}/gone")
+    try:
+        out = expect_pass(program, "host")
+        assert "decode.turboquant_k8v4.aos.d128.g4.bf16.p16 from a pack" in out and "KVK_E_MISS" in out, out
+        out = expect_pass(program, "host", "mine", file)
+        assert "decode.mine.aos" in out and "ahead_kernels" in out and "more_kernels.kvkpack" in out, out
+        done = run(program, "host", "mine", f"{TEMP}/no.kvkpack", code=1)
+        assert "no.kvkpack" in done.stderr, done.stderr
+    finally:
+        os.rename(f"{TEMP}/gone", f"{PREFIX}/lib/libkvkiln-gen.so")
+    with open(file, "rb") as f:
+        before = f.read()
+    assert "Kernels of" not in run("cmake", "--build", build).stdout  # made once
+    with open(spec, encoding="ascii") as f:
+        text = f.read()
+    with open(spec, "w", encoding="ascii") as f:
+        f.write(text.replace("bits = 3", "bits = 4"))
+    made = run("cmake", "--build", build).stdout
+    assert "Kernels of more_kernels" in made and "Kernels of ahead_kernels" not in made, made
+    with open(f"{build}/more_kernels.kvkpack", "rb") as f:
+        assert f.read() != before
+
+
+def wrong_packs_are_refused():
+    def project(call, code):
+        os.makedirs(f"{TEMP}/wrong", exist_ok=True)
+        with open(f"{TEMP}/wrong/CMakeLists.txt", "w", encoding="ascii") as file:
+            file.write("cmake_minimum_required(VERSION 3.25)\nproject(t LANGUAGES C)\n"
+                       f"find_package(kvkiln REQUIRED)\nkvkiln_add_pack({call} DESTINATION share)\n")
+        done = run("cmake", "-S", f"{TEMP}/wrong", "-B", f"{TEMP}/wrong/build", f"-DCMAKE_PREFIX_PATH={PREFIX}", code=code)
+        return " ".join(done.stderr.split())
+
+    def refused(call, *texts):
+        said = project(call, 1)
+        missing = [t for t in texts if t not in said]
+        assert not missing, (call, missing, said)
+    refused("p TARGETS sm_90a", "SPECS and TARGETS are needed")
+    refused("p KIND store SPECS fp16 TARGETS sm_90a", "not understood: KIND;store")
+    refused("my-pack SPECS fp16 TARGETS sm_90a", "C symbol")
+    project("p SPECS fp16 TARGETS sm_1 KINDS store", 0)  # what a list may hold is the command's to say
+    assert "sm_1" in run("cmake", "--build", f"{TEMP}/wrong/build", code=2).stderr
+    os.rename(KVKILN, f"{TEMP}/gone")
+    try:
+        refused("p SPECS fp16 TARGETS sm_90a", "generator is not installed")
+        with open(KVKILN, "w", encoding="ascii") as file:
+            file.write("#!/bin/sh\necho kvkiln 9.9.9\n")
+        os.chmod(KVKILN, 0o755)
+        refused("p SPECS fp16 TARGETS sm_90a", "is version 9.9.9,", f"runtime here is {version()}")
+    finally:
+        os.rename(f"{TEMP}/gone", KVKILN)
+
+
 def manual_has_every_option():
     for command in commands(KVKILN):
         page = read(f"{PREFIX}/share/man/man1/kvkiln-{command}.1")
         text = page.replace("\\-", "-").replace("\\&", "").replace("\\e", "\\")
         assert page.startswith('.\\"') and f'.TH "KVKILN\\-{command.upper()}" 1' in page
-        for line in run(KVKILN, command, "--help").stdout.splitlines():
+        shown = run(KVKILN, command, "--help").stdout
+        for kind in re.findall(r"[a-z]+", " ".join(re.findall(r"^  ([a-z]+(?:, [a-z]+)*)  +[a-z]", shown, re.M))):
+            shown += run(KVKILN, command, kind, "--help", code=None).stdout
+        for line in shown.splitlines():
             assert line in text, (command, line)
         assert not [x for x in text.splitlines() if x.startswith("'")], command
     main_page = read(f"{PREFIX}/share/man/man1/kvkiln.1")
@@ -217,4 +281,5 @@ def manual_has_every_option():
 main([installs_and_moves, tree_is_whole, nothing_names_its_place, only_kvk_is_exported, versions_agree, header_is_one_file,
       moved_tree_finds_its_parts, neighbours_are_not_read, engine_builds_with_find_package, engine_builds_with_pkg_config,
       lines_of_the_page_build_and_run, other_versions_are_refused, foreign_generators_are_refused_by_name,
+      ahead_of_time, wrong_packs_are_refused,
       manual_has_every_option])
