@@ -2,11 +2,14 @@
 """What the tests of the installed tree share: running, installing, TAP."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("TEST_BUILD") or f"{ROOT}/out/build"
+
+NINJA = ["-G", "Ninja"] if shutil.which("ninja") else []  # one of ninja and make is there
 
 
 def run(*command, code=0, cwd=None, **env):
