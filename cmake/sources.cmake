@@ -83,7 +83,9 @@ set(KVKILN_GEN_SOURCES
   templates/part_encode_float.c
   templates/part_index.c
   templates/part_join.c templates/part_key.c
+  templates/part_squares.c
   templates/part_tables.c
+  templates/part_unrotate.c
   templates/part_value.c
   templates/part_output.c
   templates/part_pack.c

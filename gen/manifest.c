@@ -65,18 +65,22 @@ static void put_table(struct text *t, const struct codec *c)
     }
 }
 
+/* What the 16-bit field of a codebook side means. */
+static const char *norm_text(const struct side *side)
+{
+    if (side->codec.kind != CODEC_CODEBOOK)
+        return "";
+    return side->norm_at_read ? "-nc-read" : side->norm_at_store ? "-nc-store" : "-norm";
+}
+
 static void put_signature(struct text *t, const struct plan *p)
 {
     char key[48], value[48];
-    const struct codec *c = &p->spec.key;
-    format_text(c, key, sizeof key);
+    format_text(&p->spec.key, key, sizeof key);
     format_text(&p->spec.value, value, sizeof value);
-    line(t, "signature kvk1:%s:k=%s%s:v=%s:d%dx%d:p%d:slot%d", layout_name(p->geo.layout), key,
-         c->kind != CODEC_CODEBOOK   ? ""
-         : p->slot.key.norm_at_read  ? "-nc-read"
-         : p->slot.key.norm_at_store ? "-nc-store"
-                                     : "-norm",
-         value, p->geo.head_size, p->geo.value_head_size, p->geo.page_tokens, p->slot.slot_bytes);
+    line(t, "signature kvk1:%s:k=%s%s:v=%s%s:d%dx%d:p%d:slot%d", layout_name(p->geo.layout), key,
+         norm_text(&p->slot.key), value, norm_text(&p->slot.value), p->geo.head_size,
+         p->geo.value_head_size, p->geo.page_tokens, p->slot.slot_bytes);
     put_table(t, &p->spec.key);
     put_table(t, &p->spec.value);
     line(t, "\n");

@@ -92,10 +92,17 @@ static void plan_operands(struct plan *p)
 ** banks. */
 int plan_query_pitch(const struct plan *p) { return p->geo.head_size + 8; }
 
+/* 16 bytes of padding here, too. */
+int plan_turn_pitch(const struct plan *p) { return p->geo.value_head_size + 4; }
+
+/* Rotated values: one row of output at least finds room where the query was. */
 int plan_query_bytes(const struct plan *p)
 {
     int planes = p->key_operand == OPERAND_BF16_SPLIT ? 2 : 1;
-    return planes * 16 * plan_query_pitch(p) * 2 + 2 * 16 * 4;
+    int bytes = planes * 16 * plan_query_pitch(p) * 2 + 2 * 16 * 4;
+    bool turned = p->spec.value.rotation == ROTATION_HADAMARD;
+    int row = turned ? plan_turn_pitch(p) * 4 : 0;
+    return bytes > row ? bytes : row;
 }
 
 int plan_sums_bytes(const struct plan *p)
@@ -164,6 +171,22 @@ static void plan_warps(struct plan *p)
             plan_tile_bytes(p), t->shared_bytes);
 }
 
+int plan_turn_bytes(const struct plan *p) { return p->turn_rows * plan_turn_pitch(p) * 4; }
+
+/* Rows of rotated output go where the query was, the warps are joined or sums of chunks lie. */
+static void plan_turn(struct plan *p)
+{
+    int room = p->kind == KIND_DECODE ? plan_tile_bytes(p) / p->token_warps
+               : p->chunk_tokens      ? plan_sums_bytes(p) * p->dim_warps
+                                      : plan_query_bytes(p);
+    if (p->spec.value.rotation != ROTATION_HADAMARD)
+        return;
+    p->turn_rows = 16;
+    while (p->turn_rows > 1 && plan_turn_bytes(p) > room)
+        p->turn_rows /= 2;
+    because(p, "turn_rows", "attention is linear in V: output rows, not values, are rotated back");
+}
+
 static void plan_step(struct plan *p)
 {
     const struct target *t = p->target;
@@ -190,11 +213,12 @@ static void plan_attend(struct plan *p)
     const struct target *t = p->target;
     plan_operands(p);
     plan_warps(p);
+    plan_turn(p);
     plan_step(p);
     bool tight = p->spec.key.bits <= 4 && p->geo.head_size <= 128 && p->subtiles == 1 &&
                  p->paged_subtiles && p->prefetch && !p->geo.options &&
-                 p->key_operand == OPERAND_F16 &&
-                 !p->slot.key.norm_at_read; /* else it would spill */
+                 p->key_operand == OPERAND_F16 && !p->slot.key.norm_at_read &&
+                 !p->slot.value.norm_at_read; /* else it would spill */
     p->min_ctas = pick(p, PLAN_min_ctas,
                        t->family == FAMILY_NVPTX && t->flags & TF_BULK_COPY && tight ? 3 : 0);
     because(p, "min_ctas", "%s",
@@ -216,19 +240,6 @@ static bool fits_warp(const struct plan *p, int size)
     return size / (size & -size) <= p->target->warp;
 }
 
-static kvk_status check_values(const struct plan *p, kvk_error *err)
-{
-    const struct codec *v = &p->spec.value;
-    if (v->rotation == ROTATION_HADAMARD)
-        return ERR(err, KVK_E_UNSUPPORTED, "%s: value rotation hadamard: %s kernels take none",
-                   p->spec.name, kind_name(p->kind));
-    if (p->slot.value.norm_at_read)
-        return ERR(err, KVK_E_UNSUPPORTED,
-                   "%s: value norm_correction in layout aos: %s kernels take it in soa only",
-                   p->spec.name, kind_name(p->kind));
-    return KVK_OK;
-}
-
 /* What kernels cannot do, one line each; docs/limits.md lists them with their causes. */
 static kvk_status check_limits(const struct plan *p, kvk_error *err)
 {
@@ -243,7 +254,7 @@ static kvk_status check_limits(const struct plan *p, kvk_error *err)
         return KVK_OK;
     if (g->head_size / p->target->mma.groups * p->spec.key.bits > MAX_KEY_WORDS * 32)
         return refuse(p, err, "head_size", g->head_size, "at most 10240 key bits a lane");
-    return check_values(p, err);
+    return KVK_OK;
 }
 
 static kvk_status refuse_set(const struct plan *p, kvk_error *err, enum plan_field field,
@@ -386,6 +397,8 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         put_field(&t, p, "paged_subtiles", p->paged_subtiles);
         put_field(&t, p, "chunk_tokens", p->chunk_tokens);
         put_field(&t, p, "tile_tokens", p->tile_tokens);
+        if (p->turn_rows)
+            put_field(&t, p, "turn_rows", p->turn_rows);
         put_field(&t, p, "prefetch", p->prefetch);
         put_field(&t, p, "min_ctas", p->min_ctas);
         put_operand(&t, p, "key_operand", p->key_operand);

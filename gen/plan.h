@@ -54,6 +54,7 @@ struct plan {
     int paged_subtiles;       /* 1: 16 tokens always lie in one page and share its look-up */
     int tile_tokens;          /* tokens a step of a CTA: 16 * subtiles * token_warps */
     int chunk_tokens;         /* unified: sums of so many tokens meet in f32 additions; 0: all in the matrix unit */
+    int turn_rows;            /* output rows rotated back at a time, as many as shared memory holds; 0: none are */
     int prefetch;             /* 1: codes of the next step are loaded before this one is computed */
     enum plan_operand key_operand, value_operand; /* how K and Q, V and P meet in the matrix unit */
     int max_registers;        /* nvptx: cap handed to the assembler, 0 = none */
@@ -86,6 +87,9 @@ int plan_sums_bytes(const struct plan *plan);
 int plan_join_passes(const struct plan *plan);
 int plan_join_bytes(const struct plan *plan);
 int plan_tile_bytes(const struct plan *plan);
+/* Where output rows are rotated back: f32 from one row to the next, bytes of the turn_rows rows of warps that share them. */
+int plan_turn_pitch(const struct plan *plan);
+int plan_turn_bytes(const struct plan *plan);
 
 const char *kind_name(enum kind kind);   /* "store", ... */
 int kind_from_name(const char *name);    /* enum kind or -1 */

@@ -80,6 +80,7 @@ struct target_ops {
     val (*k_index)(struct kb *k, int e);
     int (*reduce_masks)(const struct target *t, int masks[4]); /* xor masks that join the lanes sharing result rows */
     int (*group_masks)(const struct target *t, int masks[4]);  /* xor masks that join the groups of one y_index */
+    int (*y_masks)(const struct target *t, int masks[4]);      /* xor masks that join the y_index of one group */
     /* acc[lane_rows * ye] += x[lane_rows * ke/2] * y[ke/2]; type KB_F16 or KB_BF16; acc index = row * ye + e */
     void (*mma)(struct kb *k, int type, val *acc, const val *x, const val *y);
     /* results over 16 y: r[tile][row][e] f32 -> pairs[row * ke/2 + p] of `type` */

@@ -284,6 +284,14 @@ static int group_masks(const struct target *t, int masks[4])
     return t->mma.groups > 1 ? reduce_masks(t, masks) : 0;
 }
 
+static int y_masks(const struct target *t, int masks[4])
+{
+    (void)t;
+    for (int i = 0; i < 4; i++)
+        masks[i] = 1 << i;
+    return 4;
+}
+
 /* Pairs as one operand of `elements` 16-bit values. LLVM takes bf16 as integers. */
 static val operand(struct kb *k, int type, const val *pairs, int elements)
 {
@@ -393,6 +401,7 @@ const struct target_ops target_ops_amdgcn = {
     .k_index = k_index,
     .reduce_masks = reduce_masks,
     .group_masks = group_masks,
+    .y_masks = y_masks,
     .mma = mma,
     .x_from_result = x_from_result,
 };

@@ -282,6 +282,14 @@ static int reduce_masks(const struct target *t, int masks[4])
     return 2;
 }
 
+static int y_masks(const struct target *t, int masks[4])
+{
+    (void)t;
+    for (int i = 0; i < 3; i++)
+        masks[i] = 4 << i;
+    return 3;
+}
+
 static val splat_bits(struct kb *k, int n, unsigned bits)
 {
     return kb_bitcast(k, kb_const(k, KB_VEC(KB_I32, n), bits), KB_VEC(KB_F32, n));
@@ -366,6 +374,7 @@ const struct target_ops target_ops_host = {
     .k_index = k_index,
     .reduce_masks = reduce_masks,
     .group_masks = reduce_masks,
+    .y_masks = y_masks,
     .mma = mma,
     .x_from_result = x_from_result,
 };

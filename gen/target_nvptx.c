@@ -140,6 +140,14 @@ static int reduce_masks(const struct target *t, int masks[4])
     return 2;
 }
 
+static int y_masks(const struct target *t, int masks[4])
+{
+    (void)t;
+    for (int i = 0; i < 3; i++)
+        masks[i] = 4 << i;
+    return 3;
+}
+
 static void mma(struct kb *k, int type, val *acc, const val *x, const val *y)
 {
     val a[6] = {x[0], x[2], x[1],
@@ -199,6 +207,7 @@ const struct target_ops target_ops_nvptx = {
     .k_index = k_index,
     .reduce_masks = reduce_masks,
     .group_masks = reduce_masks,
+    .y_masks = y_masks,
     .mma = mma,
     .x_from_result = x_from_result,
 };

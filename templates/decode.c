@@ -6,6 +6,7 @@
 */
 #include "part_attend.h"
 #include "part_rows.h"
+#include "part_unrotate.h"
 #include "templates.h"
 
 /* What this CTA works on, all i32 and CTA-uniform. */
@@ -93,13 +94,27 @@ static void find_row(struct kb *k, const void *data, val row, struct attend_row 
     r->partial_lse = kb_offset(K, lse, kb_shli(K, place, 2));
 }
 
+/* Each token warp has room for rows of its own in the buffers. */
+static void unrotate(struct kb *k, const struct attend *a, struct attend_sums *s, val rows,
+                     val index, val buffers)
+{
+    const struct plan *p = a->plan;
+    struct unrotate u = {NULL, NULL, p->dim_warps, rows};
+    u.buffer = kb_offset(K, buffers, kb_muli(K, index, plan_turn_bytes(p)));
+    u.member = kb_remi(K, kb_warp(K), p->dim_warps);
+    kb_barrier(K); /* all warps have read their queries */
+    attend_unrotate(K, a, &u, s);
+}
+
 static void join_warps(struct kb *k, const struct attend *a, const struct place *w,
-                       const struct attend_sums *s, val index, val buffers)
+                       struct attend_sums *s, val index, val buffers)
 {
     struct attend_join to = {.index = index, .find_row = find_row, .data = w};
     val rest = kb_sub(K, w->rows.count, w->rows.first);
     to.rows = kb_smin(K, rest, kb_i32(K, a->plan->rows));
     to.single = kb_icmpi(K, KB_EQ, kb_param(K, "splits"), 1);
+    if (a->plan->turn_rows)
+        unrotate(K, a, s, to.rows, index, buffers);
     attend_join(K, a, s, &to, buffers);
 }
 

@@ -2,7 +2,7 @@
 /*
 ** part_attend.c - the loop over a range of tokens, and joining what warps found.
 */
-#include "part_attend.h"
+#include "part_squares.h"
 
 static int sums_of(const struct attend *a) { return a->dims * a->shape.lane_rows * a->shape.ye; }
 
@@ -20,7 +20,10 @@ void attend_begin(struct kb *k, struct attend *a, val head)
     val slice = kb_remi(K, kb_warp(K), p->dim_warps);
     a->dim_base = kb_muli(K, slice, p->geo.value_head_size / p->dim_warps);
     attend_tables(K, a);
-    int bytes = 16 * p->subtiles * (16 + 4); /* four facts and a sum of squares a token */
+    int bytes = ATTEND_FACT_BYTES; /* four facts and a sum of squares a token */
+    if (p->slot.value.norm_at_read)
+        bytes += 4;
+    bytes *= 16 * p->subtiles;
     val all = kb_shared(K, (size_t)(bytes * p->warps), 16);
     a->scratch = kb_offset(K, all, kb_muli(K, kb_warp(K), bytes));
 }

@@ -41,6 +41,7 @@ struct attend {
     val table;             /* block table of the sequence */
     val length;            /* i32 cached tokens of the sequence, > 0 where codes are loaded */
     val key_table, value_table; /* shared: pair tables, NULL if the codec has none */
+    val squares_table, repeated; /* part_squares.c: squares of value centroids; dims at the lane's first that others count */
     val query;             /* shared: this warp's query tile */
     val scratch;           /* shared: this warp's token facts */
     val row_sum[ATTEND_ROWS];             /* f32: sum of the row's elements, scaled as its operand; affine keys */
@@ -62,6 +63,7 @@ struct attend_codes {
     val key_scale[ATTEND_SUBTILES][2][ATTEND_CHUNKS];
     val value[ATTEND_SUBTILES][ATTEND_TOKENS][ATTEND_VALUE_WORDS];
     val value_scale[ATTEND_SUBTILES][ATTEND_TOKENS][ATTEND_CHUNKS];
+    val value_squares[ATTEND_SUBTILES][ATTEND_TOKENS]; /* f32: of the dims of other warps, where lengths are corrected */
     val field[4];          /* i16: of token lane % (16 * subtiles): key norm, value scale, value zero as the codecs have them */
 };
 

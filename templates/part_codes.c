@@ -6,7 +6,7 @@
 ** sequence's last one (its tokens are masked later), so no block-table entry past the length is
 ** read and every load lies inside a slot.
 */
-#include "part_attend.h"
+#include "part_squares.h"
 
 static int low_bit(int x) { return x & -x; }
 static int min_int(int a, int b) { return a < b ? a : b; }
@@ -62,8 +62,7 @@ static void load_bits(struct kb *k, val codes, val first_bit, int bits, val *wor
     }
 }
 
-/* `run` codes from element `first` on, and the block scales they need. `step`: first is a multiple of it. */
-static void load_run(struct kb *k, const struct slot_token *token, const struct side *side,
+void attend_load_run(struct kb *k, const struct slot_token *token, const struct side *side,
                      val first, int run, int step, val *words, val *scales)
 {
     int bits = run * side->codec.bits, unit = step * side->codec.bits;
@@ -168,14 +167,16 @@ static void load_subtile(struct kb *k, const struct attend *a, const struct subt
     for (int t = 0; t < a->y_tiles; t++) {
         val index = kb_addi(K, a->y, t * a->shape.y_tile);
         struct slot_token token = find_token(K, a, s, sub, index);
-        load_run(K, &token, &slot->key, key_first, a->key_run, a->key_run, c->key[sub][t],
-                 c->key_scale[sub][t]);
+        attend_load_run(K, &token, &slot->key, key_first, a->key_run, a->key_run, c->key[sub][t],
+                        c->key_scale[sub][t]);
     }
     for (int e = 0; e < a->shape.ke; e++) {
         val index = kb_target(K)->ops->k_index(K, e);
         struct slot_token token = find_token(K, a, s, sub, index);
-        load_run(K, &token, &slot->value, value_first, dims, step, c->value[sub][e],
-                 c->value_scale[sub][e]);
+        attend_load_run(K, &token, &slot->value, value_first, dims, step, c->value[sub][e],
+                        c->value_scale[sub][e]);
+        if (slot->value.norm_at_read)
+            c->value_squares[sub][e] = attend_other_squares(K, a, &token, step);
     }
 }
 

@@ -68,6 +68,15 @@ void rotate(struct kb *k, struct rowvec *v)
     scale_by(k, v, factor);
 }
 
+void rotate_scaled(struct kb *k, struct rowvec *v)
+{
+    int order = rowvec_order(v->d);
+    val factor = inverse_root(k, order);
+    scale_by(k, v, factor);
+    for (int mask = 1; mask < order; mask *= 2)
+        butterfly(k, v, mask);
+}
+
 void rotate_staged(struct kb *k, struct rowvec *v)
 {
     int order = rowvec_order(v->d);

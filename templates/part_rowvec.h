@@ -51,5 +51,7 @@ val rowvec_group_sum(struct kb *k, const struct rowvec *v, const val *x, int gro
 ** The plain form multiplies once at the end; the staged one after each butterfly (formats.md section 10.3). */
 void rotate(struct kb *k, struct rowvec *v);
 void rotate_staged(struct kb *k, struct rowvec *v);
+/* The plain form, multiplied first: nothing on the way is larger than what may come out. */
+void rotate_scaled(struct kb *k, struct rowvec *v);
 
 #endif

@@ -2,7 +2,7 @@
 /*
 ** part_step.c - one step: scores, mask, running maximum, weights, output sums.
 */
-#include "part_attend.h"
+#include "part_squares.h"
 
 enum {
     LEAST_LOG_SCALE = -25
@@ -36,11 +36,14 @@ static val field(struct kb *k, const struct attend *a, const struct attend_codes
 
 /* Stored value fields of a token that does not exist may be anything: replaced by selection. */
 static void value_facts(struct kb *k, const struct attend *a, const struct attend_codes *c,
-                        val exists, val *fact)
+                        val token, val exists, val *fact)
 {
     const struct side *side = &a->plan->slot.value;
     val none = kb_f32(K, 0);
-    val s = kb_select(K, exists, field(K, a, c, true, 0), none);
+    val s = field(K, a, c, true, 0);
+    if (side->norm_at_read)
+        s = kb_fmul(K, s, attend_inverse_length(K, a, token));
+    s = kb_select(K, exists, s, none);
     fact[FACT_LOG_SCALE] = log_scale(K, s);
     fact[FACT_SCALE] = s;
     if (side->codec.kind != CODEC_AFFINE)
@@ -71,7 +74,7 @@ static void put_facts(struct kb *k, const struct attend *a, val start, const str
         key_zero = kb_fma(K, fact[FACT_KEY], middle, field(K, a, c, false, 1));
     }
     if (slot->value.fields)
-        value_facts(K, a, c, exists, fact);
+        value_facts(K, a, c, token, exists, fact);
     kb_warp_sync(K); /* the step before has read its facts */
     val all = kb_vec(K, fact, FACTS);
     kb_store(K, all, kb_offset(K, a->scratch, kb_shli(K, token, 4)), 16);
@@ -310,6 +313,8 @@ void attend_step(struct kb *k, const struct attend *a, val start, const struct a
 {
     val r[64], u[64], factor[ATTEND_ROWS];
     struct token_facts facts[ATTEND_SUBTILES * 2 * 8];
+    if (a->plan->slot.value.norm_at_read)
+        attend_value_squares(K, a, c);
     if (has_facts(a))
         put_facts(K, a, start, c);
     products(K, a, c, r);

@@ -8,6 +8,7 @@
 #include "part_attend.h"
 
 #include "part_codebook.h"
+#include "part_squares.h"
 
 #include <string.h>
 
@@ -25,7 +26,7 @@ static unsigned half_bits(float x)
     return sign | (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
 }
 
-static val copy_table(struct kb *k, const char *name, const unsigned *words, int n)
+val attend_copy_table(struct kb *k, const char *name, const void *words, int n)
 {
     val source = kb_table(K, name, words, (size_t)n * 4, 16);
     val table = kb_shared(K, (size_t)n * 4, 16);
@@ -44,10 +45,10 @@ static val copy_table(struct kb *k, const char *name, const unsigned *words, int
     return table;
 }
 
-static val codebook_table(struct kb *k, const struct side *side)
+static val codebook_table(struct kb *k, const struct side *side, bool squared)
 {
     float c[SPEC_MAX_CENTROIDS];
-    int bits = side->codec.bits, n = 1 << bits, width = side->norm_at_read ? 2 : 1;
+    int bits = side->codec.bits, n = 1 << bits, width = squared ? 2 : 1;
     codebook_of_side(side, c);
     unsigned words[512];
     for (int i = 0; i < n * n; i++) {
@@ -56,7 +57,7 @@ static val codebook_table(struct kb *k, const struct side *side)
         if (width == 2)
             memcpy(&words[i * 2 + 1], &squares, sizeof squares);
     }
-    return copy_table(K, "centroids", words, n * n * width);
+    return attend_copy_table(K, "centroids", words, n * n * width);
 }
 
 /* bf16 bits of the sixteen E2M1 codes */
@@ -72,13 +73,13 @@ static val e2m1_table(struct kb *k)
     unsigned words[256];
     for (int i = 0; i < 256; i++)
         words[i] = e2m1_bits(i & 15) | e2m1_bits(i >> 4) << 16;
-    return copy_table(K, "e2m1", words, 256);
+    return attend_copy_table(K, "e2m1", words, 256);
 }
 
-static val side_table(struct kb *k, const struct side *side)
+static val side_table(struct kb *k, const struct side *side, bool squared)
 {
     switch (side->codec.kind) {
-    case CODEC_CODEBOOK: return codebook_table(K, side);
+    case CODEC_CODEBOOK: return codebook_table(K, side, squared);
     case CODEC_BLOCK_FLOAT: return e2m1_table(K);
     default: return NULL;
     }
@@ -88,9 +89,14 @@ void attend_tables(struct kb *k, struct attend *a)
 {
     const struct slot *slot = &a->plan->slot;
     enum codec_kind key = slot->key.codec.kind, value = slot->value.codec.kind;
-    a->key_table = side_table(K, &slot->key);
+    a->key_table = side_table(K, &slot->key, slot->key.norm_at_read);
     bool shared = key == CODEC_BLOCK_FLOAT && value == CODEC_BLOCK_FLOAT;
-    a->value_table = shared ? a->key_table : side_table(K, &slot->value);
+    a->value_table = shared ? a->key_table : side_table(K, &slot->value, false);
+    if (!slot->value.norm_at_read)
+        return;
+    float centroids[SPEC_MAX_CENTROIDS];
+    codebook_of_side(&slot->value, centroids);
+    attend_squares_table(K, a, centroids);
 }
 
 val attend_bits(struct kb *k, const val *words, int at, int bits, int scale)

@@ -8,6 +8,7 @@
 */
 #include "part_attend.h"
 #include "part_rows.h"
+#include "part_unrotate.h"
 #include "templates.h"
 
 struct place {
@@ -135,13 +136,23 @@ void template_unified(struct kb *k)
     kb_barrier(K);
     attend_row_scales(K, &a);
     visible_range(K, &a, &w, &start, &end);
+    val buffer = tile;
     if (p->chunk_tokens) {
-        val sums = kb_shared(K, (size_t)(plan_sums_bytes(p) * p->warps), 16);
-        sums = kb_offset(K, sums, kb_muli(K, kb_warp(K), plan_sums_bytes(p)));
+        val all = kb_shared(K, (size_t)(plan_sums_bytes(p) * p->warps), 16);
+        val sums = kb_offset(K, all, kb_muli(K, kb_warp(K), plan_sums_bytes(p)));
+        if (p->turn_rows) {
+            int bytes = plan_sums_bytes(p) * p->dim_warps;
+            buffer = kb_offset(K, all, kb_muli(K, row_warp, bytes));
+        }
         attend_chunks(K, &a, start, end, 16 * p->subtiles, sums, &s);
     } else {
         attend_range(K, &a, start, end, 16 * p->subtiles, &s);
         attend_finish(K, &a, &s);
+    }
+    if (p->turn_rows) {
+        struct unrotate u = {buffer, member, p->dim_warps, NULL};
+        u.rows = kb_sub(K, w.rows.count, w.rows.first);
+        attend_unrotate(K, &a, &u, &s);
     }
     write_rows(K, &a, &w, &s);
 }

@@ -298,15 +298,70 @@ static void add_own(struct list *list, const struct ref_spec *spec, enum ref_lay
     add(list, &m, "unified", check_unified, 1, FAULT_NONE, 0);
 }
 
+static const struct ref_spec *own_spec(const char *name)
+{
+    const struct ref_spec *s = num_custom_specs();
+
+    while (s->name && strcmp(s->name, name) != 0)
+        s++;
+    if (!s->name)
+        abort();
+    return s;
+}
+
+/*
+** Values that are rotated, corrected or both, at sizes where something ends unevenly: blocks of the
+** rotation in the middle of a lane's dims (40, 72, 80), odd dims a lane, lanes that share dims, and
+** warps that share a row (512, 576; on gfx11 from 72 on).
+*/
+static void add_values(struct list *list)
+{
+    static const struct {
+        const char *spec;
+        int soa, d, dv, gqa, page;
+    } shapes[] = {
+        {"own_c4_c3", 0, 128, 40, 4, 16},       {"own_c4_c3", 0, 64, 72, 16, 16},
+        {"own_a4_c4", 0, 32, 512, 2, 16},       {"own_a4_c4", 1, 64, 80, 1, 8},
+        {"own_e4m3_c3", 0, 64, 576, 3, 16},     {"own_fp16_ultra", 0, 16, 256, 5, 16},
+        {"own_ultra_nvfp4", 0, 64, 576, 8, 32},
+    };
+
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct num_model m = {.spec = own_spec(shapes[i].spec),
+                              .layout = shapes[i].soa ? REF_SOA : REF_AOS,
+                              .d = shapes[i].d,
+                              .dv = shapes[i].dv,
+                              .gqa = shapes[i].gqa,
+                              .kv_heads = 1,
+                              .page = shapes[i].page,
+                              .dtype = dtypes[i % DTYPES],
+                              .dequant_dtype = dtypes[i % DTYPES]};
+        add(list, &m, "values/decode", check_decode, 0, FAULT_NONE, 0);
+        add(list, &m, "values/decode", check_decode, 1, FAULT_NONE, 0);
+        add(list, &m, "values/unified", check_unified, (int)(i % 2), FAULT_NONE, 0);
+    }
+    struct num_model m = {.spec = own_spec("own_c4_c3"),
+                          .d = 64,
+                          .dv = 64,
+                          .gqa = 4,
+                          .kv_heads = 2,
+                          .page = 16,
+                          .dtype = KVK_BFLOAT16};
+    add(list, &m, "tiled_equals_unified", check_tiled, 4, FAULT_NONE, 0);
+    add(list, &m, "n_splits_equal_one", prop_splits, 0, FAULT_NONE, 0);
+    add(list, &m, "unified_equals_decode", prop_unified_is_decode, 0, FAULT_NONE, 0);
+    add(list, &m, "halves_merge_to_the_whole", prop_merged_halves, 0, FAULT_NONE, 0);
+    add(list, &m, "a_bad_sequence_spreads_to_no_other", prop_bad_sequence, 0, FAULT_NONE, 0);
+    add(list, &m, "unused_slots_never_matter", prop_unused_slots, 0, FAULT_NONE, 0);
+}
+
 static void add_others(struct list *list)
 {
-    size_t first = list->count;
     int turn = 0;
 
     for (const struct ref_spec *s = num_custom_specs(); s->name; s++, turn++)
         add_own(list, s, s->soa && turn % 2 ? REF_SOA : REF_AOS, turn % 3 ? 64 : 128,
                 turn % 3 ? 64 : 128, turn);
-    let_refuse(list, first);
     add_own(list, ref_spec_find("turboquant_4bit_nc"), REF_AOS, 128, 64, 3);
     add_own(list, ref_spec_find("turboquant_k8v4"), REF_SOA, 64, 128, 4);
 }
@@ -416,6 +471,7 @@ struct num_case *num_cases(int full, size_t *count)
     add_extras(&list);
     add_awkward(&list);
     add_others(&list);
+    add_values(&list);
     add_fp8(&list);
     for (int i = 0; i < PINNED; i++) {
         const struct pick *p = &pinned[i];

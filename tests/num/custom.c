@@ -58,6 +58,13 @@ static const struct ref_spec specs[] = {
      {.kind = REF_BLOCK, .bits = 4, .rotated = 1, .group = 32, .search = 1, .constant = 0.12f},
      {.kind = REF_BLOCK, .bits = 4, .group = 32, .constant = 0.2f},
      0},
+    /* values that attention rotates back, values whose length it corrects, both */
+    {"own_a4_c4", AFFINE(4), CODEBOOK(4, 1, 1), 1},
+    {"own_c3_c2", CODEBOOK(3, 1, 1), CODEBOOK(2, 1, 0), 1},
+    {"own_e4m3_c3", FLOAT8(REF_E4M3), CODEBOOK(3, 0, 1), 1},
+    {"own_c4_c3", CODEBOOK(4, 1, 1), CODEBOOK(3, 1, 1), 1},
+    {"own_fp16_ultra", FLOAT16(REF_FP16), BLOCK(REF_ULTRAQUANT, 32, 1), 0},
+    {"own_ultra_nvfp4", BLOCK(REF_ULTRAQUANT, 32, 1), BLOCK(REF_NVFP4, 16, 1), 0},
     {"own_fp8_e4m3", FLOAT8(REF_E4M3), FLOAT8(REF_E4M3), 0},
     {"own_fp8_e4b15", FLOAT8(REF_E4B15), FLOAT8(REF_E4B15), 0},
     {"own_fp8_e5m2", FLOAT8(REF_E5M2), FLOAT8(REF_E5M2), 0},

@@ -3,7 +3,7 @@
 ** sample.c - shapes drawn at random over all that is supported.
 **
 ** Everything about sample i of seed s follows from (s, i) alone, so that one of thousands repeats
-** by itself. A presets' refusal is a failure; a refusal of a mixed spec, by name, is a skip.
+** by itself. A refusal is a failure, of sizes that nobody promised a skip.
 */
 #include "sample.h"
 
@@ -41,7 +41,7 @@ static void draw_model(struct num_random *r, struct sample *s)
 {
     struct num_model *m = &s->model;
 
-    sample_spec(r, s, s->kind >= SAMPLE_COMPILE);
+    sample_spec(r, s);
     do {
         m->d = m->dv = PICK(r, head_sizes);
         if (num_below(r, 4) == 0) {
@@ -287,7 +287,7 @@ struct num_case *sample_cases(struct num_case *cases, size_t *count, uint64_t se
         const struct num_model *m = &s.model;
         sample_draw(seed, i, &s);
         *c = (struct num_case){.body = sample_run, .variant = i, .full = i >= core};
-        c->may_refuse = s.may_refuse || m->spec == &s.spec;
+        c->may_refuse = s.may_refuse;
         snprintf(c->name, sizeof c->name, "sample.%d/%s/%s.%s.d%dx%d.g%d.%s.p%d", i, kinds[s.kind],
                  m->spec->name, m->layout == REF_SOA ? "soa" : "aos", m->d, m->dv, m->gqa,
                  m->dtype == KVK_FLOAT16 ? "fp16" : "bf16", m->page);

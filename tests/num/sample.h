@@ -46,6 +46,6 @@ void sample_compile(struct num_run *run, const struct sample *s);
 
 /* --- sample_spec.c --- */
 /* A preset, or two codecs that need not have met; `attends`: one that attention takes. */
-void sample_spec(struct num_random *r, struct sample *s, int attends);
+void sample_spec(struct num_random *r, struct sample *s);
 
 #endif

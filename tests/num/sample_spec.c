@@ -7,37 +7,38 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Every codec with the options of its encoder; `values`: attention takes it as a value codec. */
+/* Every codec with the options of its encoder. */
 static const struct {
     const char *name;
     struct ref_codec codec;
-    int values;
 } codecs[] = {
-    {"c2", {.kind = REF_CODEBOOK, .bits = 2, .rotated = 1, .correction = 1}, 0},
-    {"c3", {.kind = REF_CODEBOOK, .bits = 3, .rotated = 1, .correction = 1}, 0},
-    {"c4", {.kind = REF_CODEBOOK, .bits = 4, .rotated = 1, .correction = 1}, 0},
-    {"c2u", {.kind = REF_CODEBOOK, .bits = 2, .rotated = 1, .correction = 1, .unbiased = 1}, 0},
-    {"c2n", {.kind = REF_CODEBOOK, .bits = 2}, 1},
-    {"c3n", {.kind = REF_CODEBOOK, .bits = 3}, 1},
-    {"c4n", {.kind = REF_CODEBOOK, .bits = 4}, 1},
-    {"a2", {.kind = REF_AFFINE, .bits = 2}, 1},
-    {"a3", {.kind = REF_AFFINE, .bits = 3}, 1},
-    {"a4", {.kind = REF_AFFINE, .bits = 4}, 1},
-    {"a5", {.kind = REF_AFFINE, .bits = 5}, 1},
-    {"a6", {.kind = REF_AFFINE, .bits = 6}, 1},
-    {"a7", {.kind = REF_AFFINE, .bits = 7}, 1},
-    {"a8", {.kind = REF_AFFINE, .bits = 8}, 1},
-    {"a4s", {.kind = REF_AFFINE, .bits = 4, .stored = 1}, 1},
-    {"e4m3", {.kind = REF_FLOAT, .bits = 8, .format = REF_E4M3}, 1},
-    {"e4b15", {.kind = REF_FLOAT, .bits = 8, .format = REF_E4B15}, 1},
-    {"e5m2", {.kind = REF_FLOAT, .bits = 8, .format = REF_E5M2}, 1},
-    {"fp16", {.kind = REF_FLOAT, .bits = 16, .format = REF_FP16}, 1},
-    {"bf16", {.kind = REF_FLOAT, .bits = 16, .format = REF_BF16}, 1},
-    {"ultra", {.kind = REF_BLOCK, .bits = 4, .rotated = 1, .rule = REF_ULTRAQUANT, .group = 32}, 0},
-    {"ultran", {.kind = REF_BLOCK, .bits = 4, .rule = REF_ULTRAQUANT, .group = 32}, 1},
-    {"mx4", {.kind = REF_BLOCK, .bits = 4, .rule = REF_MXFP4, .group = 32}, 1},
-    {"nv4", {.kind = REF_BLOCK, .bits = 4, .rule = REF_NVFP4, .group = 16}, 1},
-    {"nv4r", {.kind = REF_BLOCK, .bits = 4, .rotated = 1, .rule = REF_NVFP4, .group = 16}, 0},
+    {"c2", {.kind = REF_CODEBOOK, .bits = 2, .rotated = 1, .correction = 1}},
+    {"c3", {.kind = REF_CODEBOOK, .bits = 3, .rotated = 1, .correction = 1}},
+    {"c4", {.kind = REF_CODEBOOK, .bits = 4, .rotated = 1, .correction = 1}},
+    {"c2u", {.kind = REF_CODEBOOK, .bits = 2, .rotated = 1, .correction = 1, .unbiased = 1}},
+    {"c4c", {.kind = REF_CODEBOOK, .bits = 4, .correction = 1}},
+    {"c4r", {.kind = REF_CODEBOOK, .bits = 4, .rotated = 1}},
+    {"c2n", {.kind = REF_CODEBOOK, .bits = 2}},
+    {"c3n", {.kind = REF_CODEBOOK, .bits = 3}},
+    {"c4n", {.kind = REF_CODEBOOK, .bits = 4}},
+    {"a2", {.kind = REF_AFFINE, .bits = 2}},
+    {"a3", {.kind = REF_AFFINE, .bits = 3}},
+    {"a4", {.kind = REF_AFFINE, .bits = 4}},
+    {"a5", {.kind = REF_AFFINE, .bits = 5}},
+    {"a6", {.kind = REF_AFFINE, .bits = 6}},
+    {"a7", {.kind = REF_AFFINE, .bits = 7}},
+    {"a8", {.kind = REF_AFFINE, .bits = 8}},
+    {"a4s", {.kind = REF_AFFINE, .bits = 4, .stored = 1}},
+    {"e4m3", {.kind = REF_FLOAT, .bits = 8, .format = REF_E4M3}},
+    {"e4b15", {.kind = REF_FLOAT, .bits = 8, .format = REF_E4B15}},
+    {"e5m2", {.kind = REF_FLOAT, .bits = 8, .format = REF_E5M2}},
+    {"fp16", {.kind = REF_FLOAT, .bits = 16, .format = REF_FP16}},
+    {"bf16", {.kind = REF_FLOAT, .bits = 16, .format = REF_BF16}},
+    {"ultra", {.kind = REF_BLOCK, .bits = 4, .rotated = 1, .rule = REF_ULTRAQUANT, .group = 32}},
+    {"ultran", {.kind = REF_BLOCK, .bits = 4, .rule = REF_ULTRAQUANT, .group = 32}},
+    {"mx4", {.kind = REF_BLOCK, .bits = 4, .rule = REF_MXFP4, .group = 32}},
+    {"nv4", {.kind = REF_BLOCK, .bits = 4, .rule = REF_NVFP4, .group = 16}},
+    {"nv4r", {.kind = REF_BLOCK, .bits = 4, .rotated = 1, .rule = REF_NVFP4, .group = 16}},
 };
 enum { CODECS = sizeof codecs / sizeof *codecs };
 
@@ -46,13 +47,10 @@ static int has_fields(const struct ref_codec *c)
     return c->kind == REF_CODEBOOK || c->kind == REF_AFFINE;
 }
 
-static void draw_mixed(struct num_random *r, struct sample *s, int attends)
+static void draw_mixed(struct num_random *r, struct sample *s)
 {
-    int key = num_below(r, CODECS), value;
+    int key = num_below(r, CODECS), value = num_below(r, CODECS);
 
-    do
-        value = num_below(r, CODECS);
-    while (attends && !codecs[value].values);
     s->spec =
         (struct ref_spec){.name = s->name, .key = codecs[key].codec, .value = codecs[value].codec};
     snprintf(s->name, sizeof s->name, "mix_%s_%s", codecs[key].name, codecs[value].name);
@@ -61,10 +59,10 @@ static void draw_mixed(struct num_random *r, struct sample *s, int attends)
     s->model.spec = &s->spec;
 }
 
-void sample_spec(struct num_random *r, struct sample *s, int attends)
+void sample_spec(struct num_random *r, struct sample *s)
 {
     if (num_below(r, 5) < 2)
-        draw_mixed(r, s, attends);
+        draw_mixed(r, s);
     else
         s->model.spec = ref_spec_at(num_below(r, ref_spec_count()));
     s->model.layout = s->model.spec->soa && num_below(r, 2) ? REF_SOA : REF_AOS;

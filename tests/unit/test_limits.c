@@ -136,16 +136,12 @@ static void shapes(void **state)
 
 static void codecs(void **state)
 {
-    struct spec spec = spec_of("turboquant_4bit_nc"), block = spec_of("ultraquant_4bit");
+    struct spec block = spec_of("ultraquant_4bit");
     struct geometry soa = plain;
     struct slot slot;
     kvk_error err = {0};
 
     (void)state;
-    spec.value = spec.key;
-    refuse_plan(&spec, plain, "sm_90a", KIND_DECODE);
-    spec.value.rotation = ROTATION_NONE;
-    refuse_plan(&spec, plain, "sm_90a", KIND_UNIFIED);
     soa.layout = LAYOUT_SOA;
     refused(slot_make(&block, &soa, &slot, &err), &err);
 }
@@ -181,11 +177,12 @@ static void targets_and_artefacts(void **state)
     free(text);
 }
 
+static const int sizes[] = {16,  32,  40,  64,  72,  80,  96,  112, 120,
+                            128, 160, 192, 224, 256, 320, 512, 576};
+
 /* Every preset, target, kind and layout at every promised head size. */
 static void no_preset_is_refused(void **state)
 {
-    static const int sizes[] = {16,  32,  40,  64,  72,  80,  96,  112, 120,
-                                128, 160, 192, 224, 256, 320, 512, 576};
     static struct plan plan;
     const char *name, *source, *target, *family;
     kvk_error err = {0};
@@ -207,6 +204,58 @@ static void no_preset_is_refused(void **state)
                 }
     }
     assert_true(made > 10000);
+}
+
+static const struct codec codecs_there_are[] = {
+    {.kind = CODEC_CODEBOOK, .bits = 4, .rotation = ROTATION_HADAMARD, .norm_correction = 1},
+    {.kind = CODEC_CODEBOOK, .bits = 3, .norm_correction = 1},
+    {.kind = CODEC_CODEBOOK, .bits = 2, .rotation = ROTATION_HADAMARD},
+    {.kind = CODEC_AFFINE, .bits = 8},
+    {.kind = CODEC_AFFINE, .bits = 3},
+    {.kind = CODEC_FLOAT, .bits = 8, .format = FLOAT_E4M3},
+    {.kind = CODEC_FLOAT, .bits = 16, .format = FLOAT_FP16},
+    {.kind = CODEC_FLOAT, .bits = 16, .format = FLOAT_BF16},
+    {.kind = CODEC_BLOCK_FLOAT, .bits = 4, .group = 32, .rotation = ROTATION_HADAMARD},
+    {.kind = CODEC_BLOCK_FLOAT, .bits = 4, .group = 16, .rule = BLOCK_NVFP4},
+    {.kind = CODEC_BLOCK_FLOAT, .bits = 4, .group = 32, .rule = BLOCK_MXFP4},
+};
+enum { CODECS = sizeof codecs_there_are / sizeof *codecs_there_are };
+
+static int group_of(const struct codec *c) { return c->kind == CODEC_BLOCK_FLOAT ? c->group : 8; }
+
+static bool has_fields(const struct codec *c)
+{
+    return c->kind == CODEC_CODEBOOK || c->kind == CODEC_AFFINE;
+}
+
+/* Any codec on either side, of every target, kind, layout that they have and promised head size. */
+static void no_pair_of_codecs_is_refused(void **state)
+{
+    static struct plan plan;
+    struct spec spec = spec_of("turboquant_4bit_nc");
+    const char *target, *family;
+    kvk_error err = {0};
+    int made = 0;
+
+    (void)state;
+    for (int pair = 0; pair < CODECS * CODECS; pair++) {
+        spec.key = codecs_there_are[pair / CODECS];
+        spec.value = codecs_there_are[pair % CODECS];
+        bool blocks = group_of(&spec.key) > 8 || group_of(&spec.value) > 8;
+        spec.nlayouts = !blocks && (has_fields(&spec.key) || has_fields(&spec.value)) ? 2 : 1;
+        for (int t = 0; kvk_generator()->target(t, &target, &family); t++)
+            for (int n = 0; n < KIND_COUNT * spec.nlayouts * (int)(sizeof sizes / 4); n++) {
+                struct geometry g = plain;
+                g.head_size = g.value_head_size = sizes[n / KIND_COUNT / spec.nlayouts];
+                g.layout = spec.layouts[n / KIND_COUNT % spec.nlayouts];
+                if (g.head_size % group_of(&spec.key) || g.head_size % group_of(&spec.value))
+                    continue;
+                if (plan_make(&spec, &g, target_find(target), n % KIND_COUNT, &plan, &err))
+                    fail_msg("pair %d: %s", pair, err.text);
+                made++;
+            }
+    }
+    assert_true(made > 100000);
 }
 
 /* --- prepare and the calls, on the host --- */
@@ -365,6 +414,7 @@ int main(void)
         cmocka_unit_test(codecs),
         cmocka_unit_test(targets_and_artefacts),
         cmocka_unit_test(no_preset_is_refused),
+        cmocka_unit_test(no_pair_of_codecs_is_refused),
         cmocka_unit_test(models),
         cmocka_unit_test(decodes),
         cmocka_unit_test(others),

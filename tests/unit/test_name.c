@@ -2,7 +2,9 @@
 /*
 ** Kernel names and request texts.
 */
+#include "gen/manifest.h"
 #include "gen/name.h"
+#include "gen/plan.h"
 #include "runtime/gen_api.h"
 
 #include <setjmp.h>
@@ -136,7 +138,7 @@ static void file_names_append_target_and_extension(void **state)
 static void request_text_holds_what_makes_the_kernel(void **state)
 {
     struct gen_request r = {"spec 1\nname x\n", "decode", "aos", "sm_90a", 128, 0, 4, 16,
-                            KVK_DTYPE_DEFAULT,  0, 1};
+                            KVK_DTYPE_DEFAULT,  0,        1};
     char text[512], other[512];
     (void)state;
     size_t length = gen_request_text(&r, text, sizeof text);
@@ -156,9 +158,44 @@ static void request_text_holds_what_makes_the_kernel(void **state)
     assert_string_equal(other, "kind");
 }
 
+/* The signature line of the pages of a spec. */
+static void signature_of(const struct spec *spec, char *line, size_t cap)
+{
+    static struct plan plan;
+    static char text[8192];
+    struct manifest m = {0};
+    kvk_error err = {0};
+    assert_int_equal(plan_make(spec, &plain, target_find("x86-64-v3"), KIND_STORE, &plan, &err),
+                     KVK_OK);
+    manifest_finish(&m, &plan, "n", "object", NULL, text, sizeof text);
+    const char *at = strstr(text, "\nsignature ");
+    assert_non_null(at);
+    snprintf(line, cap, "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
+}
+
+/* Rotation, width, what the norm field means: on either side each makes other pages. */
+static void pages_that_mean_different_things_have_different_signatures(void **state)
+{
+    static const struct codec codebooks[] = {
+        {.kind = CODEC_CODEBOOK, .bits = 4, .rotation = ROTATION_HADAMARD, .norm_correction = 1},
+        {.kind = CODEC_CODEBOOK, .bits = 4, .rotation = ROTATION_HADAMARD},
+        {.kind = CODEC_CODEBOOK, .bits = 4, .norm_correction = 1},
+        {.kind = CODEC_CODEBOOK, .bits = 3, .norm_correction = 1}};
+    char lines[16][256];
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        struct spec spec = {.name = "n", .key = codebooks[i / 4], .value = codebooks[i % 4]};
+        spec.nlayouts = 1;
+        signature_of(&spec, lines[i], sizeof lines[i]);
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(lines[i], lines[j]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_that_mean_different_things_have_different_signatures),
         cmocka_unit_test(a_name_says_what_the_kernel_is_for),
         cmocka_unit_test(names_come_back_as_they_went),
         cmocka_unit_test(what_is_no_name_is_refused),
