@@ -60,7 +60,7 @@ struct bench {
 /* What one launch moves and computes. */
 struct bench_work {
     double cache, read, written; /* bytes: compressed, and all that must be read and written once */
-    double flops;                /* 0: not what limits this kind */
+    double flops;                /* of attention's two products; 0: the kind does not attend */
 };
 
 struct bench_verdict {

@@ -67,6 +67,15 @@ static kvk_status verify(const struct bench *b, struct bench_verdict *v, kvk_err
     return status;
 }
 
+/* Two products of the visible (query, key) pairs, two operations a multiplication. */
+static double flops(const struct bench *b)
+{
+    double t = (double)b->shape.query_tokens, unseen = b->shape.full ? 0 : t * (t - 1) / 2;
+    double pairs = t * (double)b->tokens - unseen * (double)b->batch;
+    return 2 * pairs * (double)(b->shape.kv_heads * b->shape.gqa) *
+           (double)(b->shape.head_size + b->shape.value_head_size);
+}
+
 /* The cache, page numbers, lengths and queries are read once, outputs written once. What splits
 ** hand to the merge is the schedule's own affair and not counted. */
 static void work(const struct bench *b, struct bench_work *out)
@@ -75,6 +84,7 @@ static void work(const struct bench *b, struct bench_work *out)
     out->read = out->cache + 4.0 * (double)(b->set_pages + b->batch) +
                 2.0 * (double)query_elements(b, b->shape.head_size);
     out->written = 2.0 * (double)query_elements(b, b->shape.value_head_size);
+    out->flops = flops(b);
 }
 
 const struct bench_kind bench_decode = {"decode", KVK_DECODE, make, launch, verify, work};

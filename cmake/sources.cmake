@@ -140,6 +140,7 @@ set(KVKILN_CLI_SOURCES
   cli/bench_shape.c
   cli/bench_store.c
   cli/bench_suite.c
+  cli/bench_suite_report.c
   cli/bench_time.c
   cli/bench_unified.c
   cli/build_pack.c

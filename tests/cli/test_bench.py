@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`kvkiln bench suite` on the host, what it writes, and the plots of it. TAP on stdout."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+KVKILN = os.environ.get("KVKILN") or f"{ROOT}/out/bin/kvkiln"
+STATES = {"met", "unmet", "on a CPU", "without the layout", "not run", "wrong", "failed"}
+
+
+class Skip(Exception):
+    pass
+
+
+def kvkiln(*args, code=0):
+    done = subprocess.run([KVKILN, *args], capture_output=True, text=True, timeout=600, cwd=TEMP, stdin=subprocess.DEVNULL)
+    assert done.returncode == code, f"{args}: exit {done.returncode}, expected {code}: {done.stderr[-600:]}"
+    return done
+
+
+def suite_runs_every_group_on_the_host():
+    text = kvkiln("bench", "suite", "--device", "host", "--quick", "--json", f"{TEMP}/s.json", "--markdown", f"{TEMP}/s.md").stdout
+    with open(f"{TEMP}/s.json", encoding="utf-8") as file:
+        suite = json.load(file)
+    with open(f"{ROOT}/cli/bench_goals.def", encoding="utf-8") as file:
+        groups = set(re.findall(r'GOAL\("([^"]+)"', file.read()))
+    assert {row["work"] for row in suite["rows"]} == groups, groups
+    assert suite["host"] and suite["copy_gbs"] > 0 and suite["copy_gbs_end"] > 0 and suite["device"] == "host"
+    for row in suite["rows"]:
+        assert row["state"] == "on a CPU" and row["met"] is None and row["value"] is not None, row
+        assert row["bench"]["verified"] and row["bench"]["sequences"] == row["sequences"], row
+        assert row["sense"] == ("at least" if row["measure"] in ("share", "tflops") else "at most")
+    by_work = {row["work"]: row for row in suite["rows"]}
+    small = by_work["decode, one sequence"]
+    run = small["bench"]
+    moved = run["read_bytes"] + run["written_bytes"]
+    assert abs(small["limit"] - (7 + moved / (0.85 * run["copy_gbs"] * 1e9) * 1e6)) < 1e-3, small
+    assert abs(small["value"] - 1e3 * run["median_ms"]) < 1e-6
+    share = by_work["dequant, 131,072 tokens"]
+    assert abs(share["value"] - share["bench"]["gbs"] / suite["copy_gbs"]) < 1e-6
+    assert f"{len(suite['rows'])} rows in" in text and "on a CPU" in text
+    with open(f"{TEMP}/s.md", encoding="utf-8") as file:
+        table = [line for line in file if line.startswith("|")]
+    assert len(table) == 2 + len(suite["rows"]) and all(line.count("|") == 12 for line in table)
+
+
+def suite_stops_when_its_time_is_up():
+    kvkiln("bench", "suite", "--device", "host", "--seconds", "1", "--json", f"{TEMP}/short.json")
+    with open(f"{TEMP}/short.json", encoding="utf-8") as file:
+        rows = json.load(file)["rows"]
+    assert len(rows) > 60 and rows[0]["state"] == "on a CPU" and rows[-1]["state"] == "not run", rows[-1]
+    assert {row["state"] for row in rows} <= STATES
+    assert "bench" not in rows[-1] and rows[-1]["value"] is None
+
+
+def suite_refuses_what_it_cannot_do():
+    kvkiln("bench", "suite", "--device", "cuda:77", code=3)
+    kvkiln("bench", "suite", "--seconds", "0", code=2)
+    kvkiln("bench", "suite", "--device", "host", "--seconds", "1", "--json", "/proc/nowhere/x", code=2)
+
+
+def rows_of_a_layout_that_is_missing_are_no_failure():
+    kvkiln("bench", "suite", "--device", "host", "--json", f"{TEMP}/native.json", "--only", "native", "--quick")
+    with open(f"{TEMP}/native.json", encoding="utf-8") as file:
+        rows = json.load(file)["rows"]
+    with open(f"{ROOT}/gen/spec.c", encoding="utf-8") as file:
+        known = re.search(r"layout_names\[LAYOUT_COUNT\] = \{([^}]*)\}", file.read()).group(1)
+    assert len(rows) == 2 and all(row["layout"] == "native" for row in rows)
+    assert {row["state"] for row in rows} == {"on a CPU" if "native" in known else "without the layout"}, rows
+    assert not any(row["error"] for row in rows)
+    kvkiln("bench", "suite", "--device", "host", "--only", "no such row", code=2)
+
+
+def plots_are_made_of_a_suite():
+    if not shutil.which("gnuplot"):
+        raise Skip("no gnuplot")
+    with open(f"{TEMP}/d.json", "w", encoding="utf-8") as file:
+        file.write(kvkiln("bench", "decode", "--device", "host", "--kv-heads", "1", "--head-size", "128", "--repeats", "1", "--context",
+                          "32,64,128", "--json").stdout)
+    script = [sys.executable, "-B", f"{ROOT}/docs/plots/plot.py", "--out", f"{TEMP}/plots"]
+    subprocess.run(script + ["--peers", f"{ROOT}/docs/plots/peers.json", f"{TEMP}/s.json", f"{TEMP}/d.json"], check=True,
+                   capture_output=True)
+    for name, words in (("roofline", ("unified", "decode", "copy bandwidth")), ("decode_time", ("4bit nc aos, gqa 4, batch 1", "cuDNN"))):
+        text = open(f"{TEMP}/plots/{name}.svg", encoding="utf-8").read()
+        xml.etree.ElementTree.fromstring(text)
+        assert all(word in text for word in words), name
+    unverified = json.load(open(f"{TEMP}/d.json", encoding="utf-8"))
+    for run in unverified["results"]:
+        run["verified"] = False
+    with open(f"{TEMP}/u.json", "w", encoding="utf-8") as file:
+        json.dump(unverified, file)
+    assert subprocess.run(script + [f"{TEMP}/u.json"], capture_output=True).returncode == 1
+
+
+TESTS = [suite_runs_every_group_on_the_host, suite_stops_when_its_time_is_up, suite_refuses_what_it_cannot_do,
+         rows_of_a_layout_that_is_missing_are_no_failure, plots_are_made_of_a_suite]
+
+with tempfile.TemporaryDirectory() as TEMP:
+    bad = 0
+    print(f"1..{len(TESTS)}")
+    for number, case in enumerate(TESTS, 1):
+        try:
+            case()
+            print(f"ok {number} - {case.__name__}", flush=True)
+        except Skip as why:
+            print(f"ok {number} - {case.__name__} # SKIP {why}", flush=True)
+        except Exception as error:  # pylint: disable=broad-except
+            bad += 1
+            print(f"not ok {number} - {case.__name__}\n# {type(error).__name__}: {str(error)[:900]}", flush=True)
+sys.exit(1 if bad else 0)
