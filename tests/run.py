@@ -18,6 +18,7 @@ import threading
 import time
 
 LIMIT_S = 1500  # of one suite: a hang is a failure, not a hung test run
+SHARDS = 16     # of num --full
 
 
 def arguments():
@@ -46,8 +47,10 @@ def suites(args, kvkiln):
     found = []
     num = f"{programs}/num"
     if os.path.exists(num):
-        full = ["--full"] if args.full else []
-        found.append(("num", [num] + full))
+        if args.full: # one process would pass the limit
+            found += [(f"num_{i}_of_{SHARDS}", [num, "--full", "--shard", f"{i}/{SHARDS}"]) for i in range(1, SHARDS + 1)]
+        else:
+            found.append(("num", [num]))
         # the same with buffers that end, or begin, at an inaccessible page: an overrun of generated code faults
         found.append(("num_guarded_ends", [num, "--device", "host:1"]))
         found.append(("num_guarded_beginnings", [num, "--device", "host:2"]))

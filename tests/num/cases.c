@@ -57,6 +57,17 @@ static const struct {
     {3, 64, 128, 1, 48, 1}, {2, 128, 5, 0, 8, 1},  {6, 64, 2, 0, 1, 1},    {0, 32, 3, 1, 16, 1},
 };
 
+/* What is promised and met by no other case of the core: head sizes, GQA ratios, pages. Never refused.
+** tests/num/test_core.py holds the list against the promise. */
+static const struct {
+    int format, d, dv, gqa, dtype, page;
+} promised[] = {
+    {2, 40, 40, 24, 0, 1536},  {7, 72, 72, 32, 1, 8},      {4, 120, 120, 48, 0, 16},
+    {6, 160, 160, 64, 0, 32},  {3, 224, 224, 1, 1, 16},    {1, 576, 576, 2, 0, 16},
+    {0, 192, 128, 16, 1, 128}, {2, 576, 512, 16, 0, 1536},
+};
+enum { PROMISED = sizeof promised / sizeof *promised };
+
 /* Formats: every preset as aos, and as soa where it may be. */
 static const struct ref_spec *format_at(int index, enum ref_layout *layout)
 {
@@ -209,6 +220,21 @@ static void add_awkward(struct list *list)
         add(list, &m, "unified", check_unified, 1, FAULT_NONE, 0);
     }
     let_refuse(list, first);
+}
+
+static void add_promised(struct list *list)
+{
+    for (int i = 0; i < PROMISED; i++) {
+        struct num_model m = model_of(promised[i].format, promised[i].d, 0, promised[i].dtype, 0);
+        m.dv = promised[i].dv;
+        m.gqa = promised[i].gqa;
+        m.page = promised[i].page;
+        m.kv_heads = 1;
+        add(list, &m, "store", check_store, i % 3, FAULT_NONE, 0);
+        add(list, &m, "dequant", check_dequant, i % 3, FAULT_NONE, 0);
+        add(list, &m, "decode", check_decode, i % 3, FAULT_NONE, 0);
+        add(list, &m, "unified", check_unified, i % 2, FAULT_NONE, 0);
+    }
 }
 
 static void add_extras(struct list *list)
@@ -408,6 +434,9 @@ static void add_options(struct list *list, const struct num_model *m, int first)
         }
     }
     add(list, m, "one_to_sixteen_query_tokens", check_query_tokens, 0, FAULT_NONE, 0);
+    add(list, m, "query_lengths_of_one_to_a_thousand", check_query_lengths, 0, FAULT_NONE, !first);
+    add(list, m, "head_major/decode", check_decode, 3, FAULT_NONE, !first);
+    add(list, m, "head_major/unified", check_unified, 3, FAULT_NONE, !first);
     add(list, m, "batch_invariant_bits", prop_batch_invariant, 0, FAULT_NONE, !first);
     add(list, m, "halves_merge_to_the_whole", prop_merged_halves, 0, FAULT_NONE, 0);
 }
@@ -470,6 +499,7 @@ struct num_case *num_cases(int full, size_t *count)
         add_covering(&list);
     add_extras(&list);
     add_awkward(&list);
+    add_promised(&list);
     add_others(&list);
     add_values(&list);
     add_fp8(&list);

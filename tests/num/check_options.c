@@ -102,6 +102,34 @@ void check_query_tokens(struct num_run *run, const struct num_case *c)
     }
 }
 
+/* One unified call of chunks of all lengths that are promised, fresh and continued in turn. */
+void check_query_lengths(struct num_run *run, const struct num_case *c)
+{
+    static const int chunk[] = {1, 2, 3, 4, 5, 8, 16, 17, 127, 128, 129, 1000};
+    enum { CHUNKS = sizeof chunk / sizeof *chunk };
+    uint64_t seed = num_case_seed(run, c);
+    struct num_model m = c->model;
+    int lengths[CHUNKS];
+    struct world w;
+    struct attention a = {.w = &w, .unified = 1};
+
+    m.kv_heads = 1;
+    for (int i = 0; i < CHUNKS; i++) {
+        a.q_len[i] = chunk[i];
+        lengths[i] = chunk[i] + (i % 2 ? 7 * i : 0);
+    }
+    struct world_options o = {.lengths = lengths,
+                              .sequences = CHUNKS,
+                              .data_seed = seed,
+                              .page_seed = seed + 1,
+                              .poison = 0xFF};
+    world_make(run, &w, &m, &o);
+    attention_rows(&a);
+    attention_query(run, &a, seed + 2);
+    attention_call(run, &a);
+    attention_check(run, &a);
+}
+
 /* Sequence s of w alone, with another bound on the context. */
 static void alone_equals(struct num_run *run, const struct attention *batch, int s,
                          int64_t max_context)

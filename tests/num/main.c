@@ -24,6 +24,7 @@ struct options {
     struct num_run run;
     const char *filter;
     int full, list, json, verbose, samples;
+    int shard, shards; /* 1..shards */
 };
 
 /* What the signal handler needs to say which case faulted. */
@@ -39,6 +40,8 @@ static const struct argp_option option_list[] = {
     {"filter", 'f', "TEXT", 0, "Cases whose name contains TEXT, or matches it if it holds a *", 0},
     {"full", 1, NULL, 0, "The full product of shapes", 0},
     {"sample", 2, "N", 0, "N shapes drawn by the seed, and nothing else", 0},
+    {"shard", 3, "I/N", 0, "The I-th of N parts of the selected cases", 0},
+    {"break", 4, NULL, 0, "Lengths one too small in every call: what a failure looks like", 0},
     {"seed", 's', "N", 0, "Seed of the random inputs (default 1)", 0},
     {"cache", 'c', "DIR", 0, "Kernel cache; \"\" keeps kernels in memory only", 0},
     {"list", 'l', NULL, 0, "Print the names and end", 0},
@@ -46,6 +49,14 @@ static const struct argp_option option_list[] = {
     {"verbose", 'v', NULL, 0, "A line for every case", 0},
     {0},
 };
+
+static int read_shard(struct options *o, const char *text)
+{
+    int end = 0;
+
+    return sscanf(text, "%d/%d%n", &o->shard, &o->shards, &end) == 2 && !text[end] &&
+           o->shard >= 1 && o->shard <= o->shards;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -64,6 +75,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         o->samples = (int)strtol(arg, &end, 0);
         if (*end || o->samples < 1)
             argp_error(state, "--sample %s: not a number above 0", arg);
+        break;
+    case 4: o->run.broken = FAULT_LENGTH; break;
+    case 3:
+        if (!read_shard(o, arg))
+            argp_error(state, "--shard %s: I/N with I in 1..N accepted", arg);
         break;
     case 's':
         o->run.seed = strtoull(arg, &end, 0);
@@ -115,13 +131,29 @@ static void catch_signals(void)
         sigaction(signals[i], &action, NULL);
 }
 
-static int selected(const struct options *o, const struct num_case *c)
+static int matches(const struct options *o, const struct num_case *c)
 {
     if (!o->filter)
         return 1;
     if (strchr(o->filter, '*'))
         return !fnmatch(o->filter, c->name, 0);
     return strstr(c->name, o->filter) != NULL;
+}
+
+/* Keeps the cases that the options select; returns how many. A shard is a run of neighbours, which
+** share kernels. */
+static size_t select_cases(const struct options *o, struct num_case *cases, size_t count)
+{
+    const size_t shards = (size_t)(o->shards ? o->shards : 1);
+    const size_t shard = (size_t)(o->shards ? o->shard : 1);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (matches(o, &cases[i]))
+            cases[kept++] = cases[i];
+    const size_t first = kept * (shard - 1) / shards, end = kept * shard / shards;
+    memmove(cases, cases + first, (end - first) * sizeof *cases);
+    return end - first;
 }
 
 static double now_ms(void)
@@ -181,13 +213,10 @@ static int run_all(struct options *o, const struct num_case *cases, size_t count
         printf("num on %s: %s, %s\n", info.device, info.name, info.target);
     progress.device = o->run.device;
     progress.seed = (unsigned long long)o->run.seed;
-    for (size_t i = 0; i < count; i++)
-        progress.left += (size_t)selected(o, &cases[i]);
+    progress.left = count;
     if (progress.left == 0)
         fprintf(stderr, "no case matches\n");
     for (size_t i = 0; i < count; i++) {
-        if (!selected(o, &cases[i]))
-            continue;
         double start = now_ms();
         progress.left--;
         progress.at = &cases[i];
@@ -234,10 +263,10 @@ int main(int argc, char **argv)
 
     argp_parse(&argp, argc, argv, 0, NULL, &o);
     struct num_case *cases = all_cases(&o, &count);
+    count = select_cases(&o, cases, count);
     if (o.list) {
         for (size_t i = 0; i < count; i++)
-            if (selected(&o, &cases[i]))
-                puts(cases[i].name);
+            puts(cases[i].name);
         free(cases);
         return 0;
     }

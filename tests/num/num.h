@@ -31,13 +31,13 @@ enum num_fault {
 struct num_run {
     kvk_context *ctx;
     const char *device, *cache_dir;
-    char *spec_folder;   /* files of the specs that are no presets */
+    char *spec_folder; /* files of the specs that are no presets */
     uint64_t seed;
-    enum num_fault fault;
+    enum num_fault fault, broken; /* broken: of every case that has no fault of its own */
     jmp_buf *leave;
-    char text[NUM_TEXT]; /* why the case failed */
+    char text[NUM_TEXT];     /* why the case failed */
     double error, lse_error; /* largest that attention_check saw: relative L2, absolute */
-    int compared;        /* the failure is a comparison's, not a call's */
+    int compared;            /* the failure is a comparison's, not a call's */
     int may_refuse, skipped; /* the case's; it was refused */
     struct num_memory *memory;
 };
@@ -98,7 +98,7 @@ void num_fill_special(struct num_random *r, kvk_dtype dtype, uint16_t *out, size
 struct num_rows {
     kvk_dtype dtype;
     size_t rows, heads, d, first, row_stride, head_stride, elements; /* first: of the buffer */
-    void *base;            /* device */
+    void *base;                                                      /* device */
     struct kvk_rows device;
 };
 /* bits NULL: an output, filled with a pattern that num_rows_get finds again in gaps and unwritten
@@ -117,8 +117,8 @@ void spec_folder_remove(char *folder);
 void spec_file_write(const char *folder, const struct ref_spec *spec);
 
 /* --- the cases --- */
-num_body check_store, check_dequant, check_decode, check_unified, check_options,
-    check_query_tokens, check_merge, check_copy, check_drafts, check_fp8, check_tiled,
+num_body check_store, check_dequant, check_decode, check_unified, check_options, check_query_tokens,
+    check_query_lengths, check_merge, check_copy, check_drafts, check_fp8, check_tiled,
     check_million, graph_tiled;
 num_body prop_page_permutation, prop_splits, prop_dominant_key, prop_equal_keys, prop_linear_in_v,
     prop_gqa_repeats, prop_unified_is_decode, prop_codes_survive, prop_rest_of_batch,

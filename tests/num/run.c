@@ -31,7 +31,7 @@ enum num_result num_try(struct num_run *run, const struct num_case *c)
     volatile int passed = 0;
 
     run->leave = &here;
-    run->fault = c->fault;
+    run->fault = c->fault == FAULT_NONE ? run->broken : c->fault;
     run->compared = run->skipped = 0;
     run->may_refuse = c->may_refuse;
     run->error = run->lse_error = 0;
