@@ -212,22 +212,29 @@ static void fake_free(struct gen_artifacts *a)
         free(a->data[i]);
 }
 
-static const struct gen_api *fake_generator(void)
+/* Written only when it changes, which no case does while others read it. */
+const struct gen_api *rt_generator_table(void)
 {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static struct gen_api api;
-    api = (struct gen_api){.version =
-                               rt_generator.version ? rt_generator.version : KVK_GEN_API_VERSION,
-                           .build_id = rt_generator.build_id ? rt_generator.build_id : KVK_BUILD_ID,
-                           .spec_text = fake_spec_text,
-                           .compile = fake_compile,
-                           .artifacts_free = fake_free};
+    const struct rt_generator *g = &rt_generator;
+    const char *build_id = g->build_id ? g->build_id : KVK_BUILD_ID;
+    uint32_t version = g->version ? g->version : KVK_GEN_API_VERSION;
+    pthread_mutex_lock(&mutex);
+    if (api.version != version || api.build_id != build_id)
+        api = (struct gen_api){.version = version,
+                               .build_id = build_id,
+                               .spec_text = fake_spec_text,
+                               .compile = fake_compile,
+                               .artifacts_free = fake_free};
+    pthread_mutex_unlock(&mutex);
     return &api;
 }
 
 void rt_generator_reset(void)
 {
     memset(&rt_generator, 0, sizeof rt_generator);
-    kvk_register_generator(fake_generator);
+    kvk_register_generator(rt_generator_table);
 }
 
 /* ---- fake drivers ---- */

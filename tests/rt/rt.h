@@ -47,6 +47,9 @@ extern struct rt_generator rt_generator;
 /* Registers it, all fields zero. */
 void rt_generator_reset(void);
 
+/* Its table. */
+const struct gen_api *rt_generator_table(void);
+
 /* Object bytes as that generator makes them; NULL without memory. */
 void *rt_object(const struct gen_request *request, size_t *bytes);
 
