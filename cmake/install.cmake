@@ -32,6 +32,7 @@ if(NOT KVKILN_STATIC)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
   install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
   install(FILES LICENSE DESTINATION ${doc}/libkvkiln-dev RENAME copyright COMPONENT dev)
+  install(DIRECTORY examples DESTINATION ${doc}/libkvkiln-dev COMPONENT dev)
 
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/kvkiln)
   configure_package_config_file(cmake/package/kvkilnConfig.cmake.in ${KVKILN_GENERATED}/kvkilnConfig.cmake

@@ -38,6 +38,8 @@ def tree_is_whole():
     assert expected <= found, sorted(expected - found)
     stray = {f for f in found - expected if not f.startswith("share/kvkiln/")}
     assert not stray, sorted(stray)
+    examples = f"{PREFIX}/share/doc/libkvkiln-dev/examples"
+    assert files_of(examples) == files_of(f"{ROOT}/examples"), files_of(examples)
     assert os.readlink(f"{PREFIX}/lib/libkvkiln.so") == f"libkvkiln.so.{major}"
 
 
@@ -107,7 +109,7 @@ def neighbours_are_not_read():
 
 
 def configure(source, build, *options, code=0):
-    return run("cmake", *NINJA, "-S", f"{ROOT}/examples/{source}", "-B", f"{TEMP}/{build}", f"-DCMAKE_PREFIX_PATH={PREFIX}",
+    return run("cmake", *NINJA, "-S", f"{PREFIX}/share/doc/libkvkiln-dev/examples/{source}", "-B", f"{TEMP}/{build}", f"-DCMAKE_PREFIX_PATH={PREFIX}",
                "-DCMAKE_BUILD_TYPE=Release", *options, code=code)
 
 
