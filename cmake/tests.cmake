@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # One program for each of KVKILN_TEST_SOURCES, linked with both halves (private functions included): ./dev test.
-# A static build makes only `num`, to be carried to machines with a GPU.
+# A static build makes only `num` and the example `engine`, to be carried to machines with a GPU.
 if(NOT KVKILN_TESTS OR NOT KVKILN_GENERATOR)
   return()
 endif()
@@ -13,6 +13,10 @@ add_executable(num ${KVKILN_NUM_SOURCES})
 target_link_libraries(num PRIVATE ref everything dep_jansson)
 if(KVKILN_STATIC)
   target_link_options(num PRIVATE ${KVKILN_STATIC_LINK})
+  add_executable(engine examples/engine/engine.c examples/engine/graph.c)
+  target_include_directories(engine PRIVATE runtime)
+  target_link_libraries(engine PRIVATE runtime-objects dep_zstd Threads::Threads m ${CMAKE_DL_LIBS})
+  target_link_options(engine PRIVATE -Wl,--gc-sections -s)
   return()
 endif()
 
