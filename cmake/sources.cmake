@@ -344,6 +344,8 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_rows.h
   templates/part_rowvec.h
   templates/part_slot.h
+  templates/part_squares.h
+  templates/part_unrotate.h
   templates/templates.h
   templates/kinds.def
   runtime/abi.def
