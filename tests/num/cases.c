@@ -388,6 +388,9 @@ static void add_others(struct list *list)
     for (const struct ref_spec *s = num_custom_specs(); s->name; s++, turn++)
         add_own(list, s, s->soa && turn % 2 ? REF_SOA : REF_AOS, turn % 3 ? 64 : 128,
                 turn % 3 ? 64 : 128, turn);
+    static const char *const plain[] = {"fp16", "bf16", "fp8_e4m3", "nvfp4", "mxfp4"};
+    for (int i = 0; i < 5; i++) /* the presets that FORMATS leaves out */
+        add_own(list, ref_spec_find(plain[i]), REF_AOS, i % 2 ? 64 : 128, i % 2 ? 64 : 128, i);
     add_own(list, ref_spec_find("turboquant_4bit_nc"), REF_AOS, 128, 64, 3);
     add_own(list, ref_spec_find("turboquant_k8v4"), REF_SOA, 64, 128, 4);
 }

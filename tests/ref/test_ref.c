@@ -265,12 +265,37 @@ static void odd_values_equal_the_contract(void **state)
     assert_int_equal(fields[1], 0x3800);
 }
 
-static void rotations_agree_and_are_their_own_inverse(void **state)
+static const int sizes[] = {16,  32,  40,  64,  72,  80,  96,  112, 120,
+                            128, 160, 192, 224, 256, 320, 512, 576};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+/* In fp32, as store computes them: what unit vectors become is orthonormal. */
+static void rotations_are_orthonormal(void **state)
 {
-    static const int sizes[] = {16, 64, 80, 96, 128, 192, 256, 512};
+    static float rows[576][576];
 
     (void)state;
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    for (size_t s = 0; s < SIZES; s++) {
+        int d = sizes[s];
+        for (int i = 0; i < d; i++) {
+            memset(rows[i], 0, sizeof rows[i]);
+            rows[i][i] = 1;
+            ref_rotate_f32(rows[i], d);
+        }
+        for (int i = 0; i < d; i++)
+            for (int j = 0; j <= i; j++) {
+                double dot = 0;
+                for (int e = 0; e < d; e++)
+                    dot += (double)rows[i][e] * (double)rows[j][e];
+                assert_true(fabs(dot - (i == j)) < 1e-6);
+            }
+    }
+}
+
+static void rotations_agree_and_are_their_own_inverse(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < SIZES; s++) {
         float a[REF_MAX_D], b[REF_MAX_D];
         double exact[REF_MAX_D], twice[REF_MAX_D];
         int d = sizes[s];
@@ -351,17 +376,72 @@ static void codec_quality_equals_the_contract(void **state)
     }
 }
 
+/* The rows of docs/spec.md that show one side of a slot, byte by byte. */
+static void worked_bytes_of_the_page_are_those_of_the_encoder(void **state)
+{
+    enum { WORKED = 32 };
+    static const struct {
+        const char *text;
+        struct ref_codec codec;
+    } rows[] = {
+        {"codebook { bits = 2, rotation = \"none\" }", {.kind = REF_CODEBOOK, .bits = 2}},
+        {"codebook { bits = 3 }", {.kind = REF_CODEBOOK, .bits = 3, .rotated = 1, .correction = 1}},
+        {"codebook { bits = 4 }", {.kind = REF_CODEBOOK, .bits = 4, .rotated = 1, .correction = 1}},
+        {"affine { bits = 5 }", {.kind = REF_AFFINE, .bits = 5}},
+        {"affine { bits = 8 }", {.kind = REF_AFFINE, .bits = 8}},
+        {"float { format = \"e4m3\" }", {.kind = REF_FLOAT, .bits = 8, .format = REF_E4M3}},
+        {"float { format = \"e4b15\" }", {.kind = REF_FLOAT, .bits = 8, .format = REF_E4B15}},
+        {"float { format = \"e5m2\" }", {.kind = REF_FLOAT, .bits = 8, .format = REF_E5M2}},
+        {"block_float { rule = \"ultraquant\" }",
+         {.kind = REF_BLOCK, .bits = 4, .rule = REF_ULTRAQUANT, .group = 32}},
+        {"block_float { rule = \"mxfp4\" }",
+         {.kind = REF_BLOCK, .bits = 4, .rule = REF_MXFP4, .group = 32}},
+        {"block_float { rule = \"nvfp4\" }",
+         {.kind = REF_BLOCK, .bits = 4, .rule = REF_NVFP4, .group = 16}},
+    };
+    static char page[1 << 16];
+    FILE *f = fopen(TEST_ROOT "/docs/spec.md", "r");
+    float x[WORKED], centroids[16];
+
+    (void)state;
+    assert_non_null(f);
+    page[fread(page, 1, sizeof page - 1, f)] = 0;
+    fclose(f);
+    for (int i = 0; i < WORKED; i++)
+        x[i] = (float)i / 4 - 4;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const struct ref_codec *c = &rows[r].codec;
+        uint8_t codes[2 * WORKED + 4];
+        uint16_t fields[2];
+        char line[320];
+        size_t bytes = ref_code_bytes(c, WORKED), n;
+        if (c->kind == REF_CODEBOOK)
+            ref_lloyd_max(WORKED, c->bits, centroids);
+        ref_encode(c, centroids, REF_AOS, x, WORKED, codes, fields, NULL);
+        for (int i = 0; i < ref_field_count(c); i++, bytes += 2)
+            ref_put16(codes + bytes, fields[i]);
+        n = (size_t)snprintf(line, sizeof line, "| `%s` | `", rows[r].text);
+        for (size_t i = 0; i < bytes; i++)
+            n += (size_t)snprintf(line + n, sizeof line - n, "%02X", codes[i]);
+        snprintf(line + n, sizeof line - n, "` |\n");
+        if (!strstr(page, line))
+            fail_msg("docs/spec.md has no line %s", line);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_floats_equal_the_contract),
         cmocka_unit_test(centroids_equal_the_contract),
+        cmocka_unit_test(rotations_are_orthonormal),
         cmocka_unit_test(rotations_agree_and_are_their_own_inverse),
         cmocka_unit_test(slot_bytes_equal_the_contract),
         cmocka_unit_test(soa_scalars_equal_the_contract),
         cmocka_unit_test(soa_places_equal_the_contract),
         cmocka_unit_test(odd_values_equal_the_contract),
         cmocka_unit_test(codec_quality_equals_the_contract),
+        cmocka_unit_test(worked_bytes_of_the_page_are_those_of_the_encoder),
     };
     int failed = cmocka_run_group_tests_name("ref against the contract", tests, NULL, NULL);
 
