@@ -20,8 +20,8 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libkvkiln)
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "Quantised KV caches by generated kernels: the runtime
- Loads kernels from packs and from a cache, and runs them on NVIDIA and AMD GPUs and on
- x86-64. Contains no compiler: that is in the package kvkiln.")
+Loads kernels from packs and from a cache, and runs them on NVIDIA and AMD GPUs and on
+x86-64. Contains no compiler: that is in the package kvkiln.")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6 (>= 2.34)")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "kvkiln (= ${PROJECT_VERSION})")
 file(WRITE ${KVKILN_GENERATED}/triggers "activate-noawait ldconfig\n")
@@ -29,15 +29,15 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${KVKILN_GENERATED}/triggers)
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libkvkiln-dev)
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Quantised KV caches by generated kernels: header, archive, CMake and pkg-config
- What a program is compiled with that uses libkvkiln.")
+What a program is compiled with that uses libkvkiln.")
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libkvkiln (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "kvkiln (= ${PROJECT_VERSION})")
 
 set(CPACK_DEBIAN_GENERATOR_PACKAGE_NAME kvkiln)
 set(CPACK_COMPONENT_GENERATOR_DESCRIPTION "Quantised KV caches by generated kernels: generator and command line
- Compiles cache formats to kernels for NVIDIA and AMD GPUs and x86-64, ahead of time (packs)
- or when a program that uses libkvkiln first needs them.")
+Compiles cache formats to kernels for NVIDIA and AMD GPUs and x86-64, ahead of time (packs)
+or when a program that uses libkvkiln first needs them.")
 set(CPACK_DEBIAN_GENERATOR_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_GENERATOR_PACKAGE_DEPENDS
   "libkvkiln (= ${PROJECT_VERSION}), libc6 (>= 2.34), libllvm22 (>= 1:22.1), libjansson4 (>= 2.3)")
