@@ -9,6 +9,9 @@
 #include "paths.h"
 
 #include "../runtime/assembler.h"
+#include "../runtime/pack.h"
+
+#include "build_id.h"
 
 #include <argp.h>
 #include <jansson.h>
@@ -45,6 +48,7 @@ static int show_device(struct doctor *doctor, const char *name, int first)
     struct kvk_device_info info = KVK_INIT(struct kvk_device_info);
     options.device = name;
     options.cache_dir = "";
+    options.packs = ""; /* shown by themselves */
     if (kvk_open(&options, &ctx, &err) || kvk_device(ctx, &info, &err)) {
         if (first) {
             char *text = cli_format("not usable: %s", err.text);
@@ -152,6 +156,37 @@ static void show_cache(struct doctor *doctor)
     free(dir);
 }
 
+/* One line a pack that $KVKILN_PACKS names: would kvk_open take it? */
+static void show_packs(struct doctor *doctor)
+{
+    json_t *packs = json_array();
+    const char *list = getenv("KVKILN_PACKS");
+    for (const char *at = list ? list : ""; *at; at += *at == ':') {
+        size_t n = strcspn(at, ":");
+        char *path = cli_format("%.*s", (int)n, at);
+        struct pack pack = {0};
+        kvk_error err = {0};
+        at += n;
+        if (!n) {
+            free(path);
+            continue;
+        }
+        kvk_status status = pack_map(path, &pack, &err);
+        int usable = !status && !strcmp(pack.generator, KVK_BUILD_ID);
+        char *text = status ? cli_format("not usable: %s", err.text)
+                            : cli_format("%s, %u rows, %s%s", path, pack.rows,
+                                         usable ? "" : "not usable: made by generator ",
+                                         usable ? "of this build" : pack.generator);
+        line(doctor, "pack", text);
+        json_array_append_new(
+            packs, json_pack("{s:s, s:b, s:s}", "path", path, "usable", usable, "text", text));
+        pack_close(&pack);
+        free(text);
+        free(path);
+    }
+    json_object_set_new(doctor->root, "packs", packs);
+}
+
 static void show_generator(struct doctor *doctor)
 {
     kvk_error err = {0};
@@ -225,6 +260,7 @@ int cmd_doctor(int argc, char **argv)
     show_devices(&doctor);
     show_assembler(&doctor);
     show_generator(&doctor);
+    show_packs(&doctor);
     show_cache(&doctor);
     show_places(&doctor);
     for (size_t i = 0; i < json_array_size(doctor.missing); i++)

@@ -140,6 +140,12 @@ def host_without_generator_serves_from_a_pack():
     kvkiln(*bench, "--compile", "sometimes", code=2)
 
 
+def doctor_says_which_packs_are_of_use():
+    result = json.loads(kvkiln("doctor", "--json", env={"KVKILN_PACKS": "serve.kvkpack::head.kvkpack:none.kvkpack"}).stdout)
+    assert [p["usable"] for p in result["packs"]] == [True, False, False], result["packs"]
+    assert any(d["device"].startswith("host") and d["usable"] for d in result["devices"])
+
+
 PROGRAM = r"""
 #include "kvkiln.h"
 #include <stdio.h>
@@ -228,6 +234,7 @@ def cache_commands_check_their_arguments():
 CASES = [same_input_gives_the_same_bytes, merge_of_parts_is_the_whole, list_shows_every_kernel,
          failures_are_named_and_do_not_stop_the_rest, verify_finds_damage, diff_says_what_differs,
          extract_gives_what_build_writes, usage_errors_are_named, host_without_generator_serves_from_a_pack,
+         doctor_says_which_packs_are_of_use,
          pack_is_linked_into_a_program, cache_is_looked_after, cache_commands_check_their_arguments]
 
 

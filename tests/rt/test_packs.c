@@ -248,6 +248,36 @@ static void miss_says_what_a_pack_is_for(void **state)
     }
 }
 
+/* Kernels with plans of a table of the machine that made the pack are found where there is no table; those with a plan
+** of the caller's only by who gives the same. */
+static void plans_of_tables_are_no_part_of_the_key(void **state)
+{
+    struct place *place = *state;
+    struct kvk_options o = options_of(place);
+    struct kvk_model model = rt_model();
+    struct gen_request request = rt_request("decode");
+    struct pack_writer writer;
+    void *bytes;
+    size_t size;
+    model.kinds = KVK_DECODE;
+    for (int own = 0; own < 2; own++) {
+        request.plan = "warps=8";
+        request.plan_source = own ? NULL : "some table";
+        pack_writer_init(&writer, KVK_BUILD_ID);
+        rt_pack_add(&writer, &request, 0);
+        assert_null(pack_writer_bytes(&writer, &bytes, &size));
+        rt_write(place->file, bytes, size);
+        kvk_context *ctx = open_with(&o);
+        model.plan = own ? "warps=8" : NULL;
+        assert_string_equal(origin_of(ctx, &model, KVK_DECODE), "pack");
+        model.plan = own ? NULL : "warps=8";
+        cannot_prepare(ctx, &model, KVK_E_MISS, "decode.turboquant_k8v4");
+        kvk_close(ctx);
+        pack_writer_free(&writer);
+        free(bytes);
+    }
+}
+
 static void spec_of_a_pack_is_known_by_name(void **state)
 {
     struct place *place = *state;
@@ -457,6 +487,7 @@ int main(int argc, char **argv)
         TEST(packs_of_the_environment),
         TEST(miss_names_kernel_and_places),
         TEST(miss_says_what_a_pack_is_for),
+        TEST(plans_of_tables_are_no_part_of_the_key),
         TEST(spec_of_a_pack_is_known_by_name),
         TEST(old_driver_takes_ptx_of_the_pack),
         TEST(other_builds_are_refused),

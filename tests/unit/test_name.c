@@ -58,6 +58,39 @@ static void names_come_back_as_they_went(void **state)
     }
 }
 
+/* The runtime's messages call a kernel what the generator calls it. */
+static void requests_have_the_same_names(void **state)
+{
+    static const char *const kinds[] = {"store", "decode", "unified", "dequant", "merge", "copy"};
+    (void)state;
+    for (int i = 0; i < 6 * 2 * 2 * 2 * 4; i++) {
+        struct geometry g = {(enum layout)(i & 1),
+                             128,
+                             i & 2 ? 128 : 64,
+                             1 + i,
+                             16 + i,
+                             i & 4 ? KVK_FLOAT16 : KVK_BFLOAT16,
+                             (unsigned)i / 8 % 4};
+        const char *kind = kinds[i / 32 % 6];
+        struct gen_request r = {.spec_text = "spec 1\nname mine_too\nlayouts aos soa\n",
+                                .kind = kind,
+                                .layout = layout_name(g.layout),
+                                .target = "sm_90a",
+                                .head_size = g.head_size,
+                                .value_head_size = g.value_head_size,
+                                .gqa = g.gqa,
+                                .page_tokens = g.page_tokens,
+                                .dtype = g.dtype,
+                                .options = g.options};
+        char expected[NAME_MAX_BYTES], name[NAME_MAX_BYTES];
+        name_format(kind, "mine_too", &g, expected, sizeof expected);
+        assert_int_equal(gen_request_name(&r, name, sizeof name), strlen(expected));
+        assert_string_equal(name, expected);
+        r.spec_text = NULL;
+        assert_true(gen_request_name(&r, name, sizeof name) > 0);
+    }
+}
+
 static void what_is_no_name_is_refused(void **state)
 {
     static const char *const bad[] = {
@@ -198,6 +231,7 @@ int main(void)
         cmocka_unit_test(pages_that_mean_different_things_have_different_signatures),
         cmocka_unit_test(a_name_says_what_the_kernel_is_for),
         cmocka_unit_test(names_come_back_as_they_went),
+        cmocka_unit_test(requests_have_the_same_names),
         cmocka_unit_test(what_is_no_name_is_refused),
         cmocka_unit_test(what_fits_no_name_is_not_formatted),
         cmocka_unit_test(file_names_append_target_and_extension),
