@@ -170,8 +170,14 @@ static void file_names_append_target_and_extension(void **state)
 
 static void request_text_holds_what_makes_the_kernel(void **state)
 {
-    struct gen_request r = {"spec 1\nname x\n", "decode", "aos", "sm_90a", 128, 0, 4, 16,
-                            KVK_DTYPE_DEFAULT,  0,        1};
+    struct gen_request r = {.spec_text = "spec 1\nname x\n",
+                            .kind = "decode",
+                            .layout = "aos",
+                            .target = "sm_90a",
+                            .head_size = 128,
+                            .gqa = 4,
+                            .page_tokens = 16,
+                            .assemble = 1};
     char text[512], other[512];
     (void)state;
     size_t length = gen_request_text(&r, text, sizeof text);
