@@ -9,7 +9,7 @@ add_library(fuzzed STATIC ${KVKILN_RUNTIME_SOURCES} ${KVKILN_SPEC_SOURCES} ${KVK
   ${KVKILN_TEXTS_SOURCE} gen/name.c cli/cli.c cli/safetensors.c)
 target_include_directories(fuzzed PUBLIC ${CMAKE_SOURCE_DIR} ${KVKILN_GENERATED}
   SYSTEM PUBLIC ${KVKILN_XXHASH_INCLUDE})
-target_link_libraries(fuzzed PUBLIC dep_lua dep_jansson Threads::Threads m ${CMAKE_DL_LIBS})
+target_link_libraries(fuzzed PUBLIC dep_zstd dep_lua dep_jansson Threads::Threads m ${CMAKE_DL_LIBS})
 add_dependencies(fuzzed build_id embedded_specs)
 
 set(targets ${KVKILN_TEST_SOURCES})

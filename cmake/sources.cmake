@@ -241,6 +241,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/fuzz/test_cache.c
   tests/fuzz/test_name.c
   tests/fuzz/test_object.c
+  tests/fuzz/test_pack.c
   tests/fuzz/test_safetensors.c
   tests/fuzz/test_spec.c
   tests/ir/test_roles.c

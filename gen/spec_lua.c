@@ -18,8 +18,8 @@
 ** return is opaque userdata: Lua code cannot change it.
 **
 ** Every message is "spec:LINE: ..." while Lua is at work; "spec" is replaced by the file's path at
-** the end. Messages of an inner file are complete already and marked by a leading \1. Everything
-** that may raise runs below one lua_pcall.
+** the end. The message of an inner file is complete already, and remembered: see struct box.
+** Everything that may raise runs below one lua_pcall.
 */
 #include "../runtime/error.h"
 #include "spec_fields.h"
@@ -40,8 +40,9 @@ struct box { /* the allocator's user data: reached from every Lua state of the e
     size_t used;
     struct spec_search *search;
     const char *stem, *source;
-    size_t left; /* of the source */
-    int capped;  /* the cap refused memory, not the machine */
+    size_t left;     /* of the source */
+    int capped;      /* the cap refused memory, not the machine */
+    kvk_error inner; /* of the preset that this one derives from */
     struct spec out;
 };
 
@@ -556,7 +557,8 @@ static int find_base(lua_State *L)
     if (status) {
         if (!strncmp(err.text, "preset: ", 8)) /* said about the name: the fault is in this file */
             return raise(L, err.text);
-        lua_pushfstring(L, "\1%s", err.text);
+        box_of(L)->inner = err;
+        lua_pushstring(L, err.text);
         return lua_error(L);
     }
     spec.name[0] = 0;
@@ -664,10 +666,8 @@ static kvk_status report(lua_State *L, int rc, const char *file, kvk_error *err)
         return ERR(err, KVK_E_SPEC, "%s: error: %s: accepted a string", file, text);
     }
     const char *message = lua_tolstring(L, -1, &length);
-    if (length && *message == '\1') {
-        spec_printable(message + 1, length - 1, text, sizeof text);
-        return ERR(err, KVK_E_SPEC, "%s", text);
-    }
+    if (*box_of(L)->inner.text && !strcmp(message, box_of(L)->inner.text))
+        return ERR(err, KVK_E_SPEC, "%s", message);
     int placed = length > 5 && !memcmp(message, "spec:", 5);
     spec_printable(message + (placed ? 4 : 0), length - (placed ? 4 : 0), text, sizeof text);
     return ERR(err, KVK_E_SPEC, "%s%s%s", file, placed ? "" : ": ", text);

@@ -24,7 +24,7 @@ def arguments():
     parser.add_argument("name", nargs="?", default="")
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--minimise", action="store_true")
-    return parser.parse_args()
+    return parser.parse_intermixed_args()
 
 
 def folders(args, name):

@@ -1,0 +1,1 @@
+error("\1an unnamed file", 0)
