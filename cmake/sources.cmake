@@ -94,6 +94,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_rowpair.c
   templates/part_rows.c
   templates/part_rowvec.c
+  templates/part_scaled.c
   templates/part_slot.c
   templates/part_step.c
   templates/reduce.c
@@ -235,6 +236,7 @@ set(KVKILN_NUM_SOURCES
   tests/num/world.c)
 
 set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_test_NAME
+  tests/amdsim/test_matrix.c
   tests/amdsim/test_sim.c
   tests/cli/test_oracle.c
   tests/cli/test_safetensors.c
@@ -344,6 +346,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_rowpair.h
   templates/part_rows.h
   templates/part_rowvec.h
+  templates/part_scaled.h
   templates/part_slot.h
   templates/part_squares.h
   templates/part_unrotate.h

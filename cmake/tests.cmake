@@ -51,6 +51,7 @@ add_library(amdsim-objects OBJECT ${KVKILN_AMDSIM_SOURCES})
 target_compile_options(amdsim-objects PRIVATE -fPIC -ffp-contract=off -fvisibility=hidden)
 add_library(amdsim SHARED $<TARGET_OBJECTS:amdsim-objects>)
 target_sources(amdsim_test_sim PRIVATE $<TARGET_OBJECTS:amdsim-objects>)
+target_sources(amdsim_test_matrix PRIVATE $<TARGET_OBJECTS:amdsim-objects>)
 set_target_properties(amdsim PROPERTIES OUTPUT_NAME amdhip64 SUFFIX .so.6
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/amdsim)
 target_link_libraries(amdsim PRIVATE m Threads::Threads)

@@ -71,17 +71,31 @@ static int accumulators(const struct plan *p)
     return (slice(p) + m->y_tile - 1) / m->y_tile * m->lane_rows * m->ye;
 }
 
+/* FP4 codes with power-of-two scales of 32 neighbours, and a query of 8 bits. */
+static bool scaled_operands(const struct plan *p)
+{
+    const struct codec *c = &p->spec.key;
+    return p->target->flags & TF_MFMA_SCALED && p->spec.query == QUERY_E4M3 &&
+           c->kind == CODEC_BLOCK_FLOAT && c->rule != BLOCK_NVFP4 && c->group == 32;
+}
+
 static void plan_operands(struct plan *p)
 {
     p->key_operand = operand_of(&p->spec.key);
     p->value_operand = operand_of(&p->spec.value);
     if (p->key_operand == OPERAND_BF16_SPLIT && p->spec.query == QUERY_E4M3)
-        p->key_operand = OPERAND_BF16;
+        p->key_operand = scaled_operands(p) ? OPERAND_SCALED : OPERAND_BF16;
     static const char *const why[] = {
         "codes are exact in f16 (centroids to 2^-12); norms and scales meet the f32 score",
         "codes are exact in bf16; the query is two bf16 terms",
-        "codes and an e4m3 query are exact in bf16"};
+        "codes and an e4m3 query are exact in bf16",
+        "the matrix unit takes FP4 codes, their scales and an e4m3 query as they are"};
     because(p, "key_operand", "%s", why[p->key_operand]);
+    p->held_masks = (p->target->flags & TF_ONE_CONSTANT) != 0;
+    because(p, "held_masks", "%s",
+            p->held_masks
+                ? "a mask in a register lets one instruction mask a code and set its exponent"
+                : "constants cost nothing");
     because(p, "value_operand", "%s",
             p->value_operand == OPERAND_F16
                 ? "codes are exact in f16; the scale is folded into p, the zero is a scalar sum"
@@ -90,7 +104,11 @@ static void plan_operands(struct plan *p)
 
 /* 16 bytes of padding a row: lanes that read the same columns of neighbouring rows meet different
 ** banks. */
-int plan_query_pitch(const struct plan *p) { return p->geo.head_size + 8; }
+int plan_query_pitch(const struct plan *p)
+{
+    int elements = p->key_operand == OPERAND_SCALED ? p->geo.head_size / 2 : p->geo.head_size;
+    return elements + 8;
+}
 
 /* 16 bytes of padding here, too. */
 int plan_turn_pitch(const struct plan *p) { return p->geo.value_head_size + 4; }
@@ -192,9 +210,11 @@ static void plan_step(struct plan *p)
     const struct target *t = p->target;
     bool two = t->mma.y_tile == 8 && accumulators(p) <= 32 && p->key_operand == OPERAND_F16 &&
                p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
-    p->subtiles = pick(p, PLAN_subtiles, two ? 2 : 1);
+    p->subtiles = pick(p, PLAN_subtiles, two ? 2 : t->mma.k_tiles);
     because(p, "subtiles", "%s",
             two ? "two 16-token products a step share one update of the running maximum"
+            : p->subtiles > 1
+                ? "one product takes the weights of 32 tokens"
                 : "one 16-token product a step: registers go to output sums and operands");
     p->tile_tokens = 16 * p->subtiles * p->token_warps;
     p->paged_subtiles = p->geo.page_tokens % 16 == 0;
@@ -275,6 +295,8 @@ static kvk_status check_set(const struct plan *p, kvk_error *err)
             return refuse_set(p, err, (enum plan_field)i, "none");
     if (warps != TUNED_RULE && (warps & (warps - 1) || warps != p->warps))
         return refuse_set(p, err, PLAN_warps, "powers of two whose query rows fit shared memory");
+    if (set[PLAN_subtiles] != TUNED_RULE && set[PLAN_subtiles] % p->target->mma.k_tiles)
+        return refuse_set(p, err, PLAN_subtiles, "2: one product takes the weights of 32 tokens");
     if (p->target->family != FAMILY_NVPTX && set[PLAN_min_ctas] > 0)
         return refuse_set(p, err, PLAN_min_ctas, "0: only sm_ targets limit registers");
     return KVK_OK;
@@ -376,7 +398,7 @@ static void put_field(struct text *t, const struct plan *p, const char *field, i
 static void put_operand(struct text *t, const struct plan *p, const char *field,
                         enum plan_operand o)
 {
-    static const char *const names[] = {"f16", "bf16x2", "bf16"};
+    static const char *const names[] = {"f16", "bf16x2", "bf16", "fp4"};
     put(t, "%s %s  # %s\n", field, names[o], reason(p, field));
 }
 
@@ -401,6 +423,7 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
             put_field(&t, p, "turn_rows", p->turn_rows);
         put_field(&t, p, "prefetch", p->prefetch);
         put_field(&t, p, "min_ctas", p->min_ctas);
+        put_field(&t, p, "held_masks", p->held_masks);
         put_operand(&t, p, "key_operand", p->key_operand);
         put_operand(&t, p, "value_operand", p->value_operand);
     } else {

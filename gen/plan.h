@@ -10,7 +10,7 @@
 #include "target.h"
 
 enum kind { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COPY, KIND_COUNT };
-enum plan_operand { OPERAND_F16, OPERAND_BF16_SPLIT, OPERAND_BF16 };
+enum plan_operand { OPERAND_F16, OPERAND_BF16_SPLIT, OPERAND_BF16, OPERAND_SCALED };
 
 /* One side (key or value) of a slot. Offsets in bytes. */
 struct side {
@@ -56,6 +56,7 @@ struct plan {
     int chunk_tokens;         /* unified: sums of so many tokens meet in f32 additions; 0: all in the matrix unit */
     int turn_rows;            /* output rows rotated back at a time, as many as shared memory holds; 0: none are */
     int prefetch;             /* 1: codes of the next step are loaded before this one is computed */
+    int held_masks;           /* 1: masks of value codes are kept in registers */
     enum plan_operand key_operand, value_operand; /* how K and Q, V and P meet in the matrix unit */
     int max_registers;        /* nvptx: cap handed to the assembler, 0 = none */
     int min_ctas;             /* CTAs a multiprocessor that registers are limited for, 0 = none */
@@ -77,8 +78,8 @@ kvk_status plan_make_set(const struct spec *spec, const struct geometry *geo, co
 /* For people: one "field value  # reason" line each. Returns the length needed. */
 size_t plan_print(const struct plan *plan, char *text, size_t cap);
 
-/* One 16-row query tile in shared memory: operand planes of plan_query_pitch elements a row, then 16 f32 row factors and
-** 16 sums of the row's elements. */
+/* One 16-row query tile in shared memory: operand planes of plan_query_pitch 16-bit elements a row (OPERAND_SCALED: bytes),
+** then 16 f32 row factors and 16 sums of the row's elements. */
 int plan_query_pitch(const struct plan *plan);
 int plan_query_bytes(const struct plan *plan);
 /* One warp's sums; what joining the token warps of a decode CTA takes; and all that serves rows: decode uses one block for the

@@ -2,14 +2,16 @@
 /*
 ** target.h - what a target supplies: a row of facts (targets.def) and its family's roles.
 **
-** Matrix role. All families compute X (16 query rows) times Y (tokens or dims), fp32 accumulation, 16 along k a step:
+** Matrix role. All families compute X (16 query rows) times Y (tokens or dims), fp32 accumulation, 16 * k_tiles along k a
+** step:
 **   X operand, result: a lane holds `lane_rows` of the 16 rows, x_row(i); the two agree, so that a result becomes an operand
 **   Y operand: a lane holds one y of `y_tile`, y_index()
 **   along k: lanes form `groups` groups; a lane of group() holds `ke` consecutive elements of ITS share. Which k they are for
 **            the hardware does not matter as long as X and Y agree: X and Y operands hold the k of the same (group, step, e).
 **   result: a lane holds, for each of its rows, `ye` elements; result_y(e) is the y of element e
-**   A result over 16 y (16 / y_tile tiles) becomes the X operand of the next product (its k = those y) by x_from_result;
-**   k_index(e) names the y (0..15) that element e of that operand, and so of the matching Y operand, stands for.
+**   Results over 16 * k_tiles y (16 / y_tile tiles for each 16) become the X operand of the next product (its k = those y) by
+**   x_from_result; k_index(e) names the y (0 .. 16 * k_tiles - 1) that element e of that operand, and so of the matching Y
+**   operand, stands for: the first ke / k_tiles elements lie in the first 16, and so on.
 ** 16-bit elements travel in pairs: i32, lower element in bits 0-15.
 */
 #ifndef KVKILN_GEN_TARGET_H
@@ -30,10 +32,12 @@ enum {
     TF_MFMA = 128,
     TF_MFMA_DOUBLE = 256, /* gfx950's double-rate shapes */
     TF_WMMA_GFX11 = 512,
-    TF_WMMA_GFX12 = 1024
+    TF_WMMA_GFX12 = 1024,
+    TF_MFMA_SCALED = 2048, /* mma_scaled */
+    TF_ONE_CONSTANT = 4096 /* three-operand instructions take one constant, and from a register */
 };
 
-struct mma_shape { int lane_rows, groups, ke, y_tile, ye; };
+struct mma_shape { int lane_rows, groups, ke, y_tile, ye, k_tiles; };
 
 struct target {
     const char *name;      /* "sm_90a", "gfx942", "x86-64-v3" */
@@ -83,7 +87,12 @@ struct target_ops {
     int (*y_masks)(const struct target *t, int masks[4]);      /* xor masks that join the y_index of one group */
     /* acc[lane_rows * ye] += x[lane_rows * ke/2] * y[ke/2]; type KB_F16 or KB_BF16; acc index = row * ye + e */
     void (*mma)(struct kb *k, int type, val *acc, const val *x, const val *y);
-    /* results over 16 y: r[tile][row][e] f32 -> pairs[row * ke/2 + p] of `type` */
+    /* TF_MFMA_SCALED, NULL elsewhere: acc[ye] += x y 2^(scale - 127) over 32 elements a group. Y: the lane's 32 E2M1 codes of
+    ** its group (y[4] words, element 0 lowest) and their scale byte; X: e4m3, x[8] words in two runs of 16 bytes, run h of a
+    ** lane being elements `first` .. of `group`, which is not its own. lane_rows is 1. */
+    void (*mma_scaled)(struct kb *k, val *acc, const val *x, const val *y, val scale);
+    void (*scaled_x)(struct kb *k, int run, val *group, val *first);
+    /* results over 16 * k_tiles y: r[tile][row][e] f32 -> pairs[row * ke/2 + p] of `type` */
     void (*x_from_result)(struct kb *k, int type, const val *r, val *pairs);
 };
 

@@ -12,9 +12,8 @@
 **   gfx12   lane & 15         8 * (lane >> 4) + e  8 * (lane >> 4) + e
 **   gfx11   lane & 15         e (0..15, in both halves of the wave)   2 * e + (lane >> 4)
 **
-** Source: AMD's CDNA3, RDNA3 and RDNA4 instruction set manuals. Shared memory is "dynamic" (a
-** zero-sized external array, no static size in the kernel descriptor): its size is in the manifest
-** and goes into the launch.
+** Source: AMD's CDNA3, RDNA3 and RDNA4 instruction set manuals. Shared memory is "dynamic" (no
+** static size in the kernel descriptor): its size is in the manifest and goes into the launch.
 */
 #include <llvm-c/Core.h> /* first: its parameters are named like the builder's macro */
 #include <llvm-c/Target.h>
@@ -115,17 +114,12 @@ static void entry(struct kb *k, const char *symbol, const char *abi, int threads
     }
 }
 
+/* All shared memory is dynamic, so it begins at address 0, which is no null pointer in this space.
+** A constant lets loads carry a table's place in their offset field. */
 static val shared_base(struct kb *k)
 {
-    LLVMModuleRef module = kb_llvm_module(k);
-    LLVMValueRef base = LLVMGetNamedGlobal(module, "shared");
-    if (base)
-        return base;
-    LLVMTypeRef bytes = LLVMArrayType2(kb_llvm_type(k, KB_I8), 0);
-    base = LLVMAddGlobalInAddressSpace(module, bytes, "shared", SPACE_SHARED);
-    LLVMSetLinkage(base, LLVMExternalLinkage);
-    LLVMSetAlignment(base, 16);
-    return base;
+    LLVMTypeRef pointer = LLVMPointerTypeInContext(kb_llvm_context(k), SPACE_SHARED);
+    return LLVMConstIntToPtr(kb_i32(k, 0), pointer);
 }
 
 static val tid(struct kb *k)
@@ -269,7 +263,14 @@ static val result_y(struct kb *k, int e)
     return kb_addi(k, kb_muli(k, half_of_lane(k), ye), e);
 }
 
-static val k_index(struct kb *k, int e) { return is_gfx11(k) ? kb_i32(k, e) : result_y(k, e); }
+/* Two results of the double-rate shapes make an operand: elements 4 to 7 are the second 16 y. */
+static val k_index(struct kb *k, int e)
+{
+    int each = kb_target(k)->mma.ke / kb_target(k)->mma.k_tiles;
+    if (is_gfx11(k))
+        return kb_i32(k, e);
+    return kb_addi(k, result_y(k, e % each), e / each * 16);
+}
 
 static int reduce_masks(const struct target *t, int masks[4])
 {
@@ -292,16 +293,21 @@ static int y_masks(const struct target *t, int masks[4])
     return 4;
 }
 
-/* Pairs as one operand of `elements` 16-bit values. LLVM takes bf16 as integers. */
+/* Pairs as one operand of `elements` 16-bit values. LLVM takes bf16 as integers, but for the double-rate shapes. */
 static val operand(struct kb *k, int type, const val *pairs, int elements)
 {
     val words = kb_vec(k, pairs, elements / 2);
-    return kb_bitcast(k, words, KB_VEC(type == KB_F16 ? KB_F16 : KB_I16, elements));
+    int bf16 = kb_target(k)->mma.k_tiles > 1 ? KB_BF16 : KB_I16;
+    return kb_bitcast(k, words, KB_VEC(type == KB_F16 ? KB_F16 : bf16, elements));
 }
 
 static val mfma(struct kb *k, int type, val x, val y, val acc)
 {
     val zero = kb_i32(k, 0);
+    if (kb_target(k)->mma.k_tiles > 1)
+        return type == KB_F16
+                   ? KB_CALL("llvm.amdgcn.mfma.f32.16x16x32.f16", y, x, acc, zero, zero, zero)
+                   : KB_CALL("llvm.amdgcn.mfma.f32.16x16x32.bf16", y, x, acc, zero, zero, zero);
     if (type == KB_F16)
         return KB_CALL("llvm.amdgcn.mfma.f32.16x16x16f16", y, x, acc, zero, zero, zero);
     return KB_CALL("llvm.amdgcn.mfma.f32.16x16x16bf16.1k", y, x, acc, zero, zero, zero);
@@ -342,6 +348,28 @@ static void mma(struct kb *k, int type, val *acc, const val *x, const val *y)
         acc[e] = kb_extract(k, c, e);
 }
 
+/* Y: FP4 (E2M1), k = 32 * (lane >> 4) + e. X: FP8 (E4M3), k = 64 * run + 16 * (lane >> 4) + e % 16.
+** Source: AMD's matrix core examples for CDNA4, and Triton's layouts for operands of mixed types. */
+static void scaled_x(struct kb *k, int run, val *group, val *first)
+{
+    val quarter = half_of_lane(k);
+    *group = kb_addi(k, kb_lshri(k, quarter, 1), 2 * run);
+    *first = kb_shli(k, kb_andi(k, quarter, 1), 4);
+}
+
+static void mma_scaled(struct kb *k, val *acc, const val *x, const val *y, val scale)
+{
+    const int types[] = {KB_VEC(KB_I32, 4), KB_VEC(KB_I32, 8)};
+    val a = kb_vec(k, y, 4);
+    val b = kb_vec(k, x, 8);
+    val c = kb_vec(k, acc, 4);
+    const val fp4 = kb_i32(k, 4), fp8 = kb_i32(k, 0), one = kb_i32(k, 127), zero = kb_i32(k, 0);
+    const val args[] = {a, b, c, fp4, fp8, zero, scale, zero, one};
+    c = kb_intrinsic(k, "llvm.amdgcn.mfma.scale.f32.16x16x128.f8f6f4", types, 2, args, 9);
+    for (int e = 0; e < 4; e++)
+        acc[e] = kb_extract(k, c, e);
+}
+
 /* gfx11: lanes l and l ^ 16 hold the even and the odd y of one row; each needs all of them in
 ** order. */
 static void interleave(struct kb *k, const val *own, val *pairs)
@@ -359,7 +387,7 @@ static void interleave(struct kb *k, const val *own, val *pairs)
 static void x_from_result(struct kb *k, int type, const val *r, val *pairs)
 {
     val own[4] = {NULL};
-    int n = kb_target(k)->mma.ye / 2;
+    int n = kb_target(k)->mma.ye * kb_target(k)->mma.k_tiles / 2;
     for (int p = 0; p < n; p++)
         own[p] = kb_pack_half(k, r[2 * p], r[2 * p + 1], type);
     if (is_gfx11(k))
@@ -403,5 +431,7 @@ const struct target_ops target_ops_amdgcn = {
     .group_masks = group_masks,
     .y_masks = y_masks,
     .mma = mma,
+    .mma_scaled = mma_scaled,
+    .scaled_x = scaled_x,
     .x_from_result = x_from_result,
 };

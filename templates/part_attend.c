@@ -20,6 +20,7 @@ void attend_begin(struct kb *k, struct attend *a, val head)
     val slice = kb_remi(K, kb_warp(K), p->dim_warps);
     a->dim_base = kb_muli(K, slice, p->geo.value_head_size / p->dim_warps);
     attend_tables(K, a);
+    attend_value_masks(K, a);
     int bytes = ATTEND_FACT_BYTES; /* four facts and a sum of squares a token */
     if (p->slot.value.norm_at_read)
         bytes += 4;

@@ -21,13 +21,12 @@
 #include "part_slot.h"
 
 enum {
-    ATTEND_ROWS = 2,      /* query rows a lane holds, at most */
-    ATTEND_SUBTILES = 2,
+    ATTEND_ROWS = 2, ATTEND_SUBTILES = 2, /* query rows a lane holds, at most */
     ATTEND_KEY_WORDS = 320,
     ATTEND_VALUE_WORDS = 32,
     ATTEND_CHUNKS = 40,   /* block scales a lane needs of one token, at most */
-    ATTEND_TOKENS = 16,   /* V tokens of a lane and subtile, at most */
-    ATTEND_SUMS = 256
+    ATTEND_TOKENS = 16,   /* V tokens of a lane and product, at most */
+    ATTEND_SUMS = 256, ATTEND_MASKS = 10 /* bits below an f16's exponent */
 };
 
 /* Fixed for a warp. */
@@ -42,8 +41,8 @@ struct attend {
     val length;            /* i32 cached tokens of the sequence, > 0 where codes are loaded */
     val key_table, value_table; /* shared: pair tables, NULL if the codec has none */
     val squares_table, repeated; /* part_squares.c: squares of value centroids; dims at the lane's first that others count */
-    val query;             /* shared: this warp's query tile */
-    val scratch;           /* shared: this warp's token facts */
+    val mask[ATTEND_MASKS];/* i32: of value codes that begin at this bit, NULL where the plan holds none */
+    val query, scratch;    /* shared: this warp's query tile, token facts */
     val row_sum[ATTEND_ROWS];             /* f32: sum of the row's elements, scaled as its operand; affine keys */
     val position[ATTEND_ROWS];            /* i32: of the row's token in its sequence */
     val slope[ATTEND_ROWS], soft_cap;     /* f32: of kernels with these options, in log2 units */
@@ -61,7 +60,7 @@ struct attend_sums {
 struct attend_codes {
     val key[ATTEND_SUBTILES][2][ATTEND_KEY_WORDS];
     val key_scale[ATTEND_SUBTILES][2][ATTEND_CHUNKS];
-    val value[ATTEND_SUBTILES][ATTEND_TOKENS][ATTEND_VALUE_WORDS];
+    val value[ATTEND_SUBTILES][ATTEND_TOKENS][ATTEND_VALUE_WORDS]; /* [product]: of k_tiles subtiles */
     val value_scale[ATTEND_SUBTILES][ATTEND_TOKENS][ATTEND_CHUNKS];
     val value_squares[ATTEND_SUBTILES][ATTEND_TOKENS]; /* f32: of the dims of other warps, where lengths are corrected */
     val field[4];          /* i16: of token lane % (16 * subtiles): key norm, value scale, value zero as the codecs have them */
@@ -94,6 +93,7 @@ void attend_key_operand(struct kb *k, const struct attend *a, const struct atten
 ** needs it). */
 void attend_value_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int dim, val valid[],
                           val *pairs);
+void attend_value_masks(struct kb *k, struct attend *a); /* fills a->mask; outside of the loop */
 /* What the output sums of dim tile `dim` are multiplied with at the end: V operands may be codes
 ** times a power of two. */
 double attend_value_factor(const struct attend *a, int dim);

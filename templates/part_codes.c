@@ -170,13 +170,15 @@ static void load_subtile(struct kb *k, const struct attend *a, const struct subt
         attend_load_run(K, &token, &slot->key, key_first, a->key_run, a->key_run, c->key[sub][t],
                         c->key_scale[sub][t]);
     }
-    for (int e = 0; e < a->shape.ke; e++) {
+    int tiles = a->shape.k_tiles, each = a->shape.ke / tiles, product = sub / tiles;
+    for (int e = 0; e < each; e++) {
+        int at = sub % tiles * each + e; /* among the tokens of the product */
         val index = kb_target(K)->ops->k_index(K, e);
         struct slot_token token = find_token(K, a, s, sub, index);
-        attend_load_run(K, &token, &slot->value, value_first, dims, step, c->value[sub][e],
-                        c->value_scale[sub][e]);
+        attend_load_run(K, &token, &slot->value, value_first, dims, step, c->value[product][at],
+                        c->value_scale[product][at]);
         if (slot->value.norm_at_read)
-            c->value_squares[sub][e] = attend_other_squares(K, a, &token, step);
+            c->value_squares[product][at] = attend_other_squares(K, a, &token, step);
     }
 }
 

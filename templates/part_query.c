@@ -7,6 +7,7 @@
 #include "part_attend.h"
 
 #include "part_rowvec.h"
+#include "part_scaled.h"
 
 /* Two terms of bf16 hold 16 bits of a query: enough for the f16 bounds. */
 static int planes(const struct plan *p) { return p->key_operand == OPERAND_BF16_SPLIT ? 2 : 1; }
@@ -65,6 +66,10 @@ static void store_elements(struct kb *k, const val *x, int e, int type, val at)
 static void store_row(struct kb *k, const struct plan *p, const struct rowvec *v, val at)
 {
     int type = operand_type(p);
+    if (p->key_operand == OPERAND_SCALED) {
+        attend_scaled_query(K, v, at);
+        return;
+    }
     store_elements(K, v->x, v->e, type, at);
     if (planes(p) == 1)
         return;
@@ -80,6 +85,10 @@ static void prepare_row(struct kb *k, const struct plan *p, struct rowvec *v, va
 {
     if (p->spec.key.rotation == ROTATION_HADAMARD)
         rotate(K, v);
+    if (p->key_operand == OPERAND_SCALED) { /* e4m3 has a range of its own */
+        *down = *up = kb_f32(K, 1);
+        return;
+    }
     if (p->spec.query == QUERY_E4M3)
         for (int i = 0; i < v->e; i++)
             v->x[i] = round_e4m3(K, v->x[i]);
@@ -105,7 +114,7 @@ void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int
     rowvec_load(K, &v, type, row_pointer(K, data, row));
     prepare_row(K, p, &v, &down, &up);
     val sum = p->spec.key.kind == CODEC_AFFINE ? rowvec_sum(K, &v, v.x) : NULL;
-    val column = kb_muli(K, kb_lane(K), v.e * 2);
+    val column = kb_muli(K, kb_lane(K), v.e * (p->key_operand == OPERAND_SCALED ? 1 : 2));
     val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
     struct rowvec_if active = rowvec_if_active(K, &v);
     store_row(K, p, &v, kb_offset(K, tile, at));

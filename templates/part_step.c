@@ -2,6 +2,7 @@
 /*
 ** part_step.c - one step: scores, mask, running maximum, weights, output sums.
 */
+#include "part_scaled.h"
 #include "part_squares.h"
 
 enum {
@@ -131,6 +132,10 @@ static void products(struct kb *k, const struct attend *a, const struct attend_c
         kb_i32(K,
                0)); /* else the operands of all steps would be kept in registers across the loop */
     val tile = kb_offset(K, a->query, again);
+    if (p->key_operand == OPERAND_SCALED) {
+        attend_scaled_products(K, a, tile, c, r);
+        return;
+    }
     for (int s = 0; s * a->shape.ke < a->key_run; s++) {
         val x[16], low[16], y[8];
         attend_query_operand(K, a, tile, s, 0, x);
@@ -250,11 +255,11 @@ static void weights(struct kb *k, const struct attend *a, val *r, const val *u,
     }
 }
 
-/* X operand of one subtile's weights; `low` gets the second bf16 term. */
+/* X operand of one product's weights; `low` gets the second bf16 term. */
 static void weight_operand(struct kb *k, const struct attend *a, const val *r, val *x, val *low)
 {
     int type = operand_type(a->plan->value_operand),
-        n = a->y_tiles * a->shape.lane_rows * a->shape.ye;
+        n = a->y_tiles * a->shape.lane_rows * a->shape.ye * a->shape.k_tiles;
     kb_target(K)->ops->x_from_result(K, type, r, x);
     if (a->plan->value_operand != OPERAND_BF16_SPLIT)
         return;
@@ -271,15 +276,17 @@ static void outputs(struct kb *k, const struct attend *a, val start, const struc
 {
     const struct plan *p = a->plan;
     int type = operand_type(p->value_operand), each = a->shape.lane_rows * a->shape.ye;
-    for (int sub = 0; sub < p->subtiles; sub++) {
+    int tiles = a->shape.k_tiles; /* subtiles that meet in one product */
+    for (int n = 0; n < p->subtiles / tiles; n++) {
         val x[16], low[16], y[8], valid[ATTEND_TOKENS] = {NULL};
-        weight_operand(K, a, r + result_index(a, sub, 0, 0, 0), x, low);
+        weight_operand(K, a, r + result_index(a, n * tiles, 0, 0, 0), x, low);
         for (int e = 0; e < a->shape.ke; e++) {
-            val token = kb_add(K, start, kb_addi(K, kb_target(K)->ops->k_index(K, e), 16 * sub));
+            val index = kb_addi(K, kb_target(K)->ops->k_index(K, e), 16 * tiles * n);
+            val token = kb_add(K, start, index);
             valid[e] = kb_icmp(K, KB_SLT, token, a->length);
         }
         for (int d = 0; d < a->dims; d++) {
-            attend_value_operand(K, a, c, sub, d, valid, y);
+            attend_value_operand(K, a, c, n, d, valid, y);
             kb_target(K)->ops->mma(K, type, s->o + d * each, x, y);
             if (p->value_operand == OPERAND_BF16_SPLIT)
                 kb_target(K)->ops->mma(K, type, s->o + d * each, low, y);

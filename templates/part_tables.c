@@ -89,8 +89,9 @@ void attend_tables(struct kb *k, struct attend *a)
 {
     const struct slot *slot = &a->plan->slot;
     enum codec_kind key = slot->key.codec.kind, value = slot->value.codec.kind;
-    a->key_table = side_table(K, &slot->key, slot->key.norm_at_read);
-    bool shared = key == CODEC_BLOCK_FLOAT && value == CODEC_BLOCK_FLOAT;
+    bool direct = a->plan->key_operand == OPERAND_SCALED; /* no key is looked up */
+    a->key_table = direct ? NULL : side_table(K, &slot->key, slot->key.norm_at_read);
+    bool shared = !direct && key == CODEC_BLOCK_FLOAT && value == CODEC_BLOCK_FLOAT;
     a->value_table = shared ? a->key_table : side_table(K, &slot->value, false);
     if (!slot->value.norm_at_read)
         return;

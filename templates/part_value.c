@@ -58,6 +58,22 @@ static struct place place_of(int dim, int bits)
     return p;
 }
 
+static long long mask_of(int bits, int bit)
+{
+    long long mask = (1 << bits) - 1;
+    return (mask | mask << 16) << bit;
+}
+
+void attend_value_masks(struct kb *k, struct attend *a)
+{
+    const struct codec *c = &a->plan->slot.value.codec;
+    for (int d = 0; c->kind == CODEC_AFFINE && a->plan->held_masks && d < a->dims; d++) {
+        int bit = place_of(d, c->bits).bit;
+        if (!a->mask[bit])
+            a->mask[bit] = kb_opaque(K, kb_i32(K, mask_of(c->bits, bit)));
+    }
+}
+
 double attend_value_factor(const struct attend *a, int dim)
 {
     const struct codec *c = &a->plan->slot.value.codec;
@@ -71,9 +87,10 @@ static val affine_pair(struct kb *k, const struct attend *a, const val *x, const
 {
     int bits = a->plan->slot.value.codec.bits, last = (a->dims * bits + 31) / 32 - 1;
     struct place at = place_of(dim, bits);
-    long long mask = (1 << bits) - 1, both = (mask | mask << 16) << at.bit;
+    val mask = a->mask[at.bit];
     val w = two_windows(K, x, y, at.window, last);
-    val code = kb_andi(K, kb_lshri(K, w, at.shift), (int)both);
+    w = kb_lshri(K, w, at.shift);
+    val code = mask ? kb_and(K, w, mask) : kb_andi(K, w, (int)mask_of(bits, at.bit));
     val biased = kb_bitcast(K, kb_or(K, code, kb_i32(K, 0x64006400)), KB_VEC(KB_F16, 2));
     unsigned middle = 0x6400u + (1u << (bits - 1 + at.bit));
     return kb_bitcast(K, kb_fsub(K, biased, kb_f16x2(K, middle | middle << 16)), KB_I32);

@@ -28,6 +28,7 @@ enum {
     INVALID_VALUE = 1,
     OUT_OF_MEMORY = 2,
     NO_BINARY_FOR_GPU = 209,
+    UNKNOWN_ERROR = 999,
     NOT_FOUND = 500,
     LAUNCH_FAILURE = 719,
     KERNELS_MOST = 4,
@@ -195,12 +196,12 @@ CALL(hipModuleLoadData, void **module, const void *image)
         slot++;
     if (!m || slot == MODULES_MOST)
         return OUT_OF_MEMORY;
-    if (image_open(&m->image, image, error, sizeof error) ||
-        strcmp(m->image.target, target()) != 0) {
-        fprintf(stderr, "amdsim: %s\n", *error ? error : "code object of another target");
+    bool bad = image_open(&m->image, image, error, sizeof error) != 0;
+    if (bad || strcmp(m->image.target, target()) != 0) {
+        fprintf(stderr, "amdsim: %s\n", bad ? error : "code object of another target");
         image_close(&m->image);
         free(m);
-        return NO_BINARY_FOR_GPU;
+        return bad ? UNKNOWN_ERROR : NO_BINARY_FOR_GPU; /* what the simulator lacks is no refusal */
     }
     memory_add(&memory, (struct range){m->image.memory, NULL, m->image.bytes, true});
     *module = modules[slot] = m;

@@ -7,8 +7,10 @@
 **     A, B        l = i + M (k / P), e = k % P
 **     C, D        M = 16: l = j + 16 (i / 4), register i % 4
 **                 M = 32: l = j + 32 (i / 4 % 2), register 4 (i / 8) + i % 4
-**     with scales: FP4 elements (E2M1) only; the scale of row i and of k / 32 is a byte, E8M0, of
-**     lane i + M (k / 32)
+**     with scales, K = 2048 / M, each operand FP8 (E4M3) or FP4 (E2M1) by cbsz (A) and blgp (B); the
+**     scale of row i and of k / 32 is a byte, E8M0, of lane i + M (k / 32)
+**       FP4       as above, P = 32
+**       FP8       two runs of 16: l = i + M (k % (K / 2) / 16), e = k % 16 + 16 (k / (K / 2))
 **   WMMA of gfx11, 16 x 16 x 16
 **     A, B        l = i and i + 16, e = k; both halves of the wave hold the same
 **     C, D        l = j + 16 (i % 2), register i / 2
@@ -26,10 +28,12 @@ enum {
     SIZE = 32,
     DEPTH = 128,
     TYPE_BFLOAT = 1,
-    TYPE_FP4 = 2,
+    TYPE_SCALED = 2, /* of an instruction: cbsz and blgp say what */
+    TYPE_FP4 = 3,
+    TYPE_FP8 = 4,
     WORDS_MOST = 8,
     BLOCK = 32,
-    BOTH_FP4 = 0x404
+    RUN = 16
 };
 
 struct place {
@@ -49,6 +53,9 @@ struct product {
 static struct place operand_place(const struct shape *s, int i, int k)
 {
     int each = s->generation == 9 ? s->k * s->m / 64 : s->generation == 11 ? 16 : 8;
+    int half = s->k / 2;
+    if (s->type == TYPE_FP8)
+        return (struct place){i + s->m * (k % half / RUN), k % RUN + RUN * (k / half)};
     return (struct place){i + s->m * (k / each), k % each};
 }
 
@@ -68,6 +75,7 @@ static double element(const struct shape *s, uint32_t bits)
 {
     switch (s->type) {
     case TYPE_FP4: return small_value(&small_e2m1, bits);
+    case TYPE_FP8: return small_value(&small_e4m3, bits);
     case TYPE_BFLOAT: return bfloat_value(bits);
     default: return half_value(bits);
     }
@@ -77,7 +85,7 @@ static void read_operand(struct wave *w, const struct operand *o, const struct s
                          double out[SIZE][DEPTH], bool *unknown)
 {
     uint32_t words[WORDS_MOST][LANES], bits[WORDS_MOST][LANES];
-    int width = s->type == TYPE_FP4 ? 4 : 16, each = 32 / width;
+    int width = s->type == TYPE_FP4 ? 4 : s->type == TYPE_FP8 ? 8 : 16, each = 32 / width;
     uint32_t mask = (1u << width) - 1;
     if (o->words > WORDS_MOST || o->kind != IS_VECTOR)
         sim_fail(w->sim, "this operand of a matrix");
@@ -149,17 +157,29 @@ static void scale(struct wave *w, const struct operand *o, int select, const str
         }
 }
 
+/* The shape with the type of one operand: that of the instruction, or by its field's value. */
+static struct shape typed(struct wave *w, const struct shape *s, unsigned field)
+{
+    struct shape out = *s;
+    if (s->type != TYPE_SCALED)
+        return out;
+    if (field != 0 && field != 4)
+        sim_fail(w->sim, "matrix elements of type %u", field);
+    out.type = field ? TYPE_FP4 : TYPE_FP8;
+    return out;
+}
+
 static void run(struct wave *w, struct insn *i, const struct shape *s)
 {
     struct product p;
-    bool scaled = s->type == TYPE_FP4;
-    if (i->operands != (scaled ? 6 : 4) || i->immediate != (scaled ? BOTH_FP4 : 0) || i->neg_lo ||
-        i->neg_hi)
+    bool scaled = s->type == TYPE_SCALED;
+    if (i->operands != (scaled ? 6 : 4) || (i->immediate && !scaled) || i->neg_lo || i->neg_hi)
         sim_fail(w->sim, "this form of a matrix instruction");
+    const struct shape a = typed(w, s, i->immediate & 255), b = typed(w, s, i->immediate >> 8);
     if (exec_of(w) != (w->lanes == 64 ? ~(uint64_t)0 : 0xffffffff))
         sim_fail(w->sim, "matrix instruction with inactive lanes");
-    read_operand(w, &i->o[1], s, p.a, p.a_unknown);
-    read_operand(w, &i->o[2], s, p.b, p.b_unknown);
+    read_operand(w, &i->o[1], &a, p.a, p.a_unknown);
+    read_operand(w, &i->o[2], &b, p.b, p.b_unknown);
     for (int k = 0; scaled && k < 2; k++)
         scale(w, &i->o[4 + k], (i->op_sel >> k & 1) | (i->op_sel_hi >> k & 1) << 1, s,
               k ? p.b : p.a, k ? p.b_unknown : p.a_unknown);

@@ -1,254 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** test_sim.c - the simulator itself: layouts as AMD documents them, lanes, constants, unknowns.
+** test_sim.c - the simulator itself: lanes, constants, numbers, unknowns, work-groups.
 */
-#include "access.h"
-#include "number.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-enum { SHARED = 1024, GLOBAL = 64 };
-
-static struct machine {
-    struct sim sim;
-    struct program program;
-    struct memory memory;
-    struct group group;
-    struct wave wave;
-    uint8_t shared[SHARED], unknown[SHARED], global[GLOBAL], known[GLOBAL];
-} m;
-
-/* Instructions, a line each, as the disassembler prints them. */
-static char *listing(const char *code)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    unsigned address = 0;
-    for (const char *at = code, *end; *at; at = *end ? end + 1 : end, address += 4) {
-        end = strchrnul(at, '\n');
-        fprintf(out, "\t%.*s // %012X: 00000000\n", (int)(end - at), at, address);
-    }
-    fprintf(out, "\ts_endpgm // %012X: 00000000\n", address);
-    fclose(out);
-    return text;
-}
-
-static void finish(void)
-{
-    program_free(&m.program);
-    free(m.memory.ranges);
-    m.memory = (struct memory){0};
-}
-
-/* A machine whose registers are unknown; all lanes are active. */
-static void start(int gfx, const char *code)
-{
-    char error[300] = "";
-    struct wave *w = &m.wave;
-    memset(&m, 0, sizeof m);
-    m.program.gfx = gfx;
-    assert_int_equal(program_parse(&m.program, listing(code), error, sizeof error), 0);
-    memory_add(&m.memory, (struct range){m.global, m.known, GLOBAL, false});
-    m.sim.program = &m.program;
-    m.sim.memory = &m.memory;
-    m.group = (struct group){.shared = m.shared, .unknown = m.unknown, .bytes = SHARED};
-    memset(m.unknown, 0xff, SHARED);
-    w->sim = &m.sim;
-    w->group = &m.group;
-    w->lanes = gfx < 1000 ? 64 : 32;
-    memset(w->vu, 0xff, sizeof w->vu);
-    memset(w->partial, 1, sizeof w->partial);
-    memset(w->su, 0xff, sizeof w->su);
-    w->scc_unknown = true;
-    for (int i = 0; i < 2; i++) {
-        w->s[SGPR_EXEC + i] = w->lanes == 64 || !i ? ~0u : 0;
-        w->su[SGPR_EXEC + i] = 0;
-    }
-}
-
-static void set(int reg, int lane, uint32_t value) { write_lane(&m.wave, reg, lane, value, 0); }
-static void set_all(int reg, uint32_t value)
-{
-    for (int l = 0; l < m.wave.lanes; l++)
-        set(reg, l, value);
-}
-static void set_scalar(int reg, uint32_t value)
-{
-    m.wave.s[reg] = value;
-    m.wave.su[reg] = 0;
-}
-static uint32_t get(int reg, int lane)
-{
-    assert_int_equal(m.wave.vu[reg][lane], 0);
-    return m.wave.v[reg][lane];
-}
-
-/* "" or why it stopped. */
-static const char *go(void)
-{
-    m.sim.error[0] = '\0';
-    if (!setjmp(m.sim.fail))
-        sim_run_wave(&m.wave);
-    return m.sim.error;
-}
-#define RUNS() assert_string_equal(go(), "")
-#define STOPS(text) assert_non_null(strstr(go(), text))
-
-/* ---- matrices ---- */
-
-struct matrix_case {
-    int gfx, m, k;
-    const char *code;
-    int a, b, d, type;
-};
-
-static int small(unsigned *seed)
-{
-    *seed = *seed * 1664525 + 1013904223;
-    return (int)(*seed >> 28) - 8;
-}
-
-static uint32_t element(int type, int x)
-{
-    return type ? bfloat_bits((float)x) : half_bits((float)x);
-}
-
-/* Element k of row i of an operand: lane, and position in the lane. */
-static void operand_at(const struct matrix_case *c, int i, int k, int *lane, int *at)
-{
-    int each = c->gfx == 1100 ? 16 : c->gfx > 1100 ? 8 : c->m * c->k / 64;
-    *lane = i + c->m * (k / each);
-    *at = k % each;
-}
-
-static void put_element(int reg, int lane, int at, uint32_t bits)
-{
-    uint32_t old = m.wave.vu[reg + at / 2][lane] ? 0 : m.wave.v[reg + at / 2][lane];
-    set(reg + at / 2, lane, at % 2 ? (old & 0xffff) | bits << 16 : (old & 0xffff0000) | bits);
-}
-
-static void put_matrix(const struct matrix_case *c, int reg, int x[32][32])
-{
-    for (int i = 0; i < c->m; i++)
-        for (int k = 0; k < c->k; k++) {
-            int lane, at;
-            operand_at(c, i, k, &lane, &at);
-            put_element(reg, lane, at, element(c->type, x[i][k]));
-            if (c->gfx == 1100)
-                put_element(reg, lane + 16, at, element(c->type, x[i][k]));
-        }
-}
-
-static float result_at(const struct matrix_case *c, int i, int j)
-{
-    int lane, at;
-    if (c->gfx == 1100)
-        lane = j + 16 * (i % 2), at = i / 2;
-    else if (c->gfx > 1100)
-        lane = j + 16 * (i / 8), at = i % 8;
-    else if (c->m == 16)
-        lane = j + 16 * (i / 4), at = i % 4;
-    else
-        lane = j + 32 * (i / 4 % 2), at = 4 * (i / 8) + i % 4;
-    return as_float(get(c->d + at, lane));
-}
-
-static void matrix_layouts(void **state)
-{
-    static const struct matrix_case cases[] = {
-        {942, 16, 16, "v_mfma_f32_16x16x16_f16 v[8:11], v[0:1], v[4:5], 0", 0, 4, 8, 0},
-        {942, 16, 16, "v_mfma_f32_16x16x16_bf16 v[8:11], v[0:1], v[4:5], 0", 0, 4, 8, 1},
-        {942, 32, 8, "v_mfma_f32_32x32x8_f16 v[8:23], v[0:1], v[4:5], 0", 0, 4, 8, 0},
-        {942, 16, 16, "v_mfma_f32_16x16x16_f16 a[8:11], v[0:1], v[4:5], 0", 0, 4, 264, 0},
-        {950, 16, 32, "v_mfma_f32_16x16x32_f16 v[8:11], v[0:3], v[4:7], 0", 0, 4, 8, 0},
-        {950, 16, 32, "v_mfma_f32_16x16x32_bf16 v[0:3], v[0:3], v[4:7], 0", 0, 4, 0, 1},
-        {950, 32, 16, "v_mfma_f32_32x32x16_bf16 v[8:23], v[0:3], v[4:7], 0", 0, 4, 8, 1},
-        {1100, 16, 16, "v_wmma_f32_16x16x16_f16 v[16:23], v[0:7], v[8:15], 0", 0, 8, 16, 0},
-        {1100, 16, 16, "v_wmma_f32_16x16x16_bf16 v[16:23], v[0:7], v[8:15], 0", 0, 8, 16, 1},
-        {1201, 16, 16, "v_wmma_f32_16x16x16_f16 v[8:15], v[0:3], v[4:7], 0", 0, 4, 8, 0},
-        {1201, 16, 16, "v_wmma_f32_16x16x16_bf16 v[8:15], v[0:3], v[4:7], 0", 0, 4, 8, 1},
-    };
-    (void)state;
-    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
-        const struct matrix_case *c = &cases[n];
-        unsigned seed = 7 + (unsigned)n;
-        int a[32][32], b[32][32];
-        for (int i = 0; i < 32; i++)
-            for (int k = 0; k < 32; k++) {
-                a[i][k] = small(&seed);
-                b[i][k] = small(&seed);
-            }
-        start(c->gfx, c->code);
-        put_matrix(c, c->a, a);
-        put_matrix(c, c->b, b); /* b[j][k]: a column in a lane */
-        RUNS();
-        for (int i = 0; i < c->m; i++)
-            for (int j = 0; j < c->m; j++) {
-                int sum = 0;
-                for (int k = 0; k < c->k; k++)
-                    sum += a[i][k] * b[j][k];
-                assert_int_equal((int)result_at(c, i, j), sum);
-            }
-        finish();
-    }
-}
-
-/* Row i of A is the code 2 (1.0) with scale 2^i in block 1 and 0 elsewhere; B is 6 everywhere. */
-static void scaled_matrix(void **state)
-{
-    (void)state;
-    start(950,
-          "v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[4:7], v[8:11], 0, v12, v13 op_sel:[1,0,0] "
-          "op_sel_hi:[0,1,0] cbsz:4 blgp:4");
-    for (int reg = 4; reg < 8; reg++)
-        for (int l = 0; l < 64; l++) {
-            set(reg, l, l / 16 == 1 && reg == 5 ? 0x02000000 : 0); /* k = 32 + 8 + 6 */
-            set(reg + 4, l, 0x77777777);
-            set(12, l, (127u + (unsigned)l % 16) << 8 | 0xff);
-            set(13, l, 126u << 16 | 0xff); /* a half */
-        }
-    RUNS();
-    for (int i = 0; i < 16; i++)
-        for (int j = 0; j < 16; j++)
-            assert_true(as_float(get(i % 4, j + 16 * (i / 4))) == ldexp(3, i));
-    finish();
-}
-
-static void matrix_limits(void **state)
-{
-    (void)state;
-    start(1100, "v_wmma_f32_16x16x16_f16 v[16:23], v[0:7], v[8:15], 0");
-    for (int reg = 0; reg < 16; reg++)
-        set_all(reg, 0);
-    set(3, 20, 1);
-    STOPS("hold different operands");
-    finish();
-    start(942, "v_mfma_f32_16x16x16_f16 v[8:11], v[0:1], v[4:5], 0");
-    set_scalar(SGPR_EXEC, 1);
-    STOPS("inactive lanes");
-    finish();
-    start(942, "v_mfma_f32_16x16x32_f16 v[8:11], v[0:3], v[4:7], 0");
-    STOPS("only gfx950");
-    finish();
-    /* an unknown element of A makes its row unknown, and only that */
-    start(942, "v_mfma_f32_16x16x16_f16 v[8:11], v[0:1], v[4:5], 0");
-    for (int reg = 0; reg < 8; reg++)
-        set_all(reg, 0);
-    write_lane(&m.wave, 0, 5, 0, 0xffff); /* row 5 */
-    RUNS();
-    for (int l = 0; l < 64; l++)
-        for (int r = 0; r < 4; r++)
-            assert_int_equal(m.wave.vu[8 + r][l] != 0, 4 * (l / 16) + r == 5);
-    finish();
-}
+#include "machine.h"
 
 /* ---- lanes ---- */
 
@@ -463,6 +217,18 @@ static void halves_of_registers(void **state)
     finish();
 }
 
+static void dot_products_of_halves(void **state)
+{
+    (void)state;
+    start(942, "v_dot2_f32_f16 v3, v0, v1, v2\nv_dot2c_f32_f16_e32 v2, v0, v1");
+    set_all(0, 0x40003e00); /* 2, 1.5 */
+    set_all(1, 0xc5004400); /* -5, 4 */
+    set_all(2, float_bits(0.25f));
+    RUNS();
+    assert_true(as_float(get(3, 0)) == -3.75f && as_float(get(2, 63)) == -3.75f);
+    finish();
+}
+
 static void bytes_and_carries(void **state)
 {
     (void)state;
@@ -653,9 +419,6 @@ static void barriers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matrix_layouts),
-        cmocka_unit_test(scaled_matrix),
-        cmocka_unit_test(matrix_limits),
         cmocka_unit_test(dpp_onto_itself),
         cmocka_unit_test(dpp_edges),
         cmocka_unit_test(exchanges),
@@ -664,6 +427,7 @@ int main(void)
         cmocka_unit_test(inline_constants),
         cmocka_unit_test(subnormals),
         cmocka_unit_test(halves_of_registers),
+        cmocka_unit_test(dot_products_of_halves),
         cmocka_unit_test(bytes_and_carries),
         cmocka_unit_test(small_formats),
         cmocka_unit_test(unknown_values_stop),

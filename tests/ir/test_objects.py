@@ -4,8 +4,10 @@
 
 test_objects.py [--full] [--targets T,...] [--spills]
 
-gfx: every instruction disassembles; matrix instructions in decode and unified; no scratch, no spills; code object
-version 5; arguments, block size, wave size and shared memory equal the manifest and abi.def; so does the descriptor.
+gfx: every instruction disassembles; the matrix instruction of the target in decode and unified, and FP4 products where
+the query is e4m3; no scratch, no spills; shared memory is written before a barrier is passed; code object version 5;
+arguments, block size, wave size and shared memory equal the manifest and abi.def; so does the descriptor. The last lines
+tell the occupancy.
 sm_: the pinned PTX version; parameters equal abi.def; mma.sync in decode and unified; no local memory; the assembler
 reports no spills (skipped where there is no assembler).
 
@@ -32,6 +34,7 @@ GFX = ["gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1200"]
 SM = ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a", "sm_103a", "sm_121a"]
 KINDS = ["store", "decode", "unified", "dequant", "merge", "copy"]
 ATTEND = ["decode", "unified"]
+SCALED = ["ultraquant_4bit_e4m3q"]
 OPTIONS = ["soft_cap+alibi"]
 TYPES = {"PTR": (8, "u64"), "I64": (8, "u64"), "I32": (4, "u32"), "F32": (4, "f32")}
 
@@ -39,13 +42,15 @@ TYPES = {"PTR": (8, "u64"), "I64": (8, "u64"), "I32": (4, "u32"), "F32": (4, "f3
 CORE = [
     (["gfx942", "gfx1100"], PRESETS, KINDS, [], [128], [4], ["none"]),
     (["gfx950", "gfx1201"], PRESETS, ATTEND, ["aos"], [128], [4], ["none"]),
+    (["gfx950"], SCALED, ATTEND, ["aos"], [64, 128], [4], ["none"]),
     (["gfx942", "gfx1201"], PRESETS[1:2], ATTEND, ["aos"], [64, 256], [1], ["none"]),
     (["sm_80", "sm_90a"], PRESETS, KINDS, ["aos"], [128], [4], ["none"]),
     (["sm_120a"], PRESETS[1:2], ATTEND, [], [64, 256], [8], ["none"]),
     (["gfx942", "gfx1201", "sm_80", "sm_90a"], PRESETS[1:2], ATTEND, ["aos"], [128], [8], OPTIONS),
 ]
 FULL = [([target], PRESETS, KINDS, [], [64, 128, 256], [1, 4, 8], ["none"]) for target in GFX + SM] + \
-    [([target], PRESETS, ATTEND, [], [64, 128, 256], [1, 4, 8], OPTIONS) for target in GFX + SM]
+    [([target], PRESETS, ATTEND, [], [64, 128, 256], [1, 4, 8], OPTIONS) for target in GFX + SM] + \
+    [([target], SCALED, ATTEND, [], [64, 128, 256], [1, 4, 8], ["none"]) for target in GFX]
 
 
 def abi():
@@ -142,7 +147,29 @@ def disassemble(code, target, folder):
     return dict(zip(blocks[::2], blocks[1::2]))
 
 
-def check_code(blocks, entry, target):
+def check_barriers(name, text):
+    """Before a barrier, every write to shared memory is waited for in the same straight run of code."""
+    pending = False
+    for line in text.splitlines():
+        words = line.split("//")[0].split()
+        if not words:
+            continue
+        if re.match(r"ds_(write|store)", words[0]):
+            pending = True
+        elif words[0].startswith("s_wait") and re.search(r"lgkmcnt\(0\)|^s_wait_\w*dscnt 0x0$", " ".join(words)):
+            pending = False
+        elif words[0] in ("s_barrier", "s_barrier_signal"):
+            require(not pending, f"{name}: a barrier is passed before shared memory is written")
+
+
+def matrix_instruction(name, target):
+    """What decode and unified of this file must contain."""
+    if target == "gfx950":
+        return "v_mfma_scale_f32_16x16x128_f8f6f4" if "e4m3q" in name else "v_mfma_f32_16x16x32"
+    return "v_mfma_f32_16x16x16" if target.startswith("gfx9") else "v_wmma_f32_16x16x16"
+
+
+def check_code(blocks, entry, target, file):
     abi_name, symbol = entry[:2]
     require(symbol in blocks, f"{abi_name}: no code")
     text = blocks[symbol]
@@ -152,8 +179,9 @@ def check_code(blocks, entry, target):
     require("scratch_" not in text, f"{abi_name}: uses scratch memory")
     require("v_cvt_pkrtz" not in text, f"{abi_name}: rounds toward zero")
     require(not re.search(r"\bs_(swappc|setpc)", text), f"{abi_name}: calls a function")
+    check_barriers(abi_name, text)
     if abi_name in ("decode", "unified"):
-        wanted = "v_mfma_f32_16x16x16" if target.startswith("gfx9") else "v_wmma_f32_16x16x16"
+        wanted = matrix_instruction(file, target)
         require(wanted in text, f"{abi_name}: no {wanted}")
 
 
@@ -169,8 +197,25 @@ def check_gfx(path, target, folder):
     blocks = disassemble(code, target, folder)
     for entry in rows:
         check_kernel(image, kernels[entry[1]], entry, target)
-        check_code(blocks, entry, target)
+        check_code(blocks, entry, target, os.path.basename(path))
     return rows
+
+
+def occupancy(target, vgprs, threads, shared):
+    """Waves a SIMD of a compute unit, by registers and by LDS (of one compute unit; AMD's manuals)."""
+    total, granule, most, lds = {"gfx942": (512, 8, 8, 65536), "gfx950": (512, 8, 8, 163840)}.get(
+        target, (1536, 24, 16, 65536))
+    blocks = lds // max(1, shared)
+    waves = threads // TARGETS[target][2]
+    simds = 4 if target.startswith("gfx9") else 2
+    held = (max(1, vgprs) + granule - 1) // granule * granule
+    return min(most, total // held, max(1, blocks * waves // simds))
+
+
+def attend_occupancy(path, target):
+    manifest, code = open_object(path)
+    kernels = {k[".name"]: k for k in hsaco.Image(code).metadata["amdhsa.kernels"]}
+    return [occupancy(target, kernels[e[1]][".vgpr_count"], e[2], e[3]) for e in entries(manifest) if e[0] in ATTEND]
 
 
 def facts_gfx(path):
@@ -285,6 +330,7 @@ def main():
     kvkiln = os.environ.get("KVKILN", f"{ROOT}/out/bin/kvkiln")
     only = [t for t in args.targets.split(",") if t]
     passed = failed = skipped = 0
+    waves = collections.defaultdict(list)
     tools = shutil.which("llvm-objdump-22")
     for targets, *rest in FULL if args.full else CORE:
         targets = [t for t in targets if not only or t in only]
@@ -310,8 +356,14 @@ def main():
                     skipped += not assembled
                     if failure:
                         print(f"FAIL {name}: {failure}")
+            for path, target in found.items():
+                if target.startswith("gfx"):
+                    waves[target] += attend_occupancy(path, target)
             if args.spills:
                 print_facts(found)
+    for target, found in waves.items():
+        if found:
+            print(f"{target}: {min(found)} to {max(found)} waves a SIMD in {len(found)} attention kernels")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or not passed + skipped else 0
 

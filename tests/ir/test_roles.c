@@ -94,7 +94,7 @@ static void each_result_lies_in_one_place(void **state)
 static void check_operand(struct bench *b, const struct target *t)
 {
     const struct mma_shape *m = &t->mma;
-    int lanes[16][4] = {{0}}, k_seen[16][16] = {{0}};
+    int lanes[16][4] = {{0}}, k_seen[16][32] = {{0}};
     for (int lane = 0; lane < t->warp; lane++) {
         set_lane(b, lane);
         int y = number(t->ops->y_index(&b->kb)), group = number(t->ops->group(&b->kb));
@@ -102,15 +102,15 @@ static void check_operand(struct bench *b, const struct target *t)
         assert_in_range(group, 0, m->groups - 1);
         lanes[y][group]++;
         for (int e = 0; e < m->ke; e++)
-            k_seen[y][number(t->ops->k_index(&b->kb, e)) & 15]++;
+            k_seen[y][number(t->ops->k_index(&b->kb, e)) & 31]++;
     }
     int copies =
         t->warp / (m->y_tile * m->groups); /* gfx11: both halves of a wave hold an operand */
-    assert_int_equal(m->groups * m->ke, 16);
+    assert_int_equal(m->groups * m->ke, 16 * m->k_tiles);
     for (int y = 0; y < m->y_tile; y++) {
         for (int group = 0; group < m->groups; group++)
             assert_int_equal(lanes[y][group], copies);
-        for (int e = 0; e < 16; e++)
+        for (int e = 0; e < 16 * m->k_tiles; e++)
             assert_int_equal(k_seen[y][e], copies);
     }
 }
@@ -218,7 +218,7 @@ static void use_mma(struct kb *k, int type)
     const struct target *t = kb_target(k);
     const struct mma_shape *m = &t->mma;
     val acc[16], x[16], y[8], pairs[16];
-    int words = m->lane_rows * m->ye * (16 / m->y_tile);
+    int words = m->lane_rows * m->ye * (16 / m->y_tile) * m->k_tiles;
     val word =
         kb_load(k, KB_I32, kb_offset(k, kb_param(k, "partial"), kb_shli(k, kb_lane(k), 2)), 4);
     for (int i = 0; i < words; i++)
@@ -227,7 +227,7 @@ static void use_mma(struct kb *k, int type)
         x[i] = word;
     for (int i = 0; i < m->ke / 2; i++)
         y[i] = word;
-    for (int tile = 0; tile < 16 / m->y_tile; tile++)
+    for (int tile = 0; tile < 16 / m->y_tile * m->k_tiles; tile++)
         t->ops->mma(k, type, acc + tile * m->lane_rows * m->ye, x, y);
     t->ops->x_from_result(k, type, acc, pairs);
     for (int i = 0; i < m->lane_rows * m->ke / 2; i++)
@@ -270,6 +270,8 @@ static const char *matrix_instruction(const struct target *t, int type)
     if (t->family == FAMILY_NVPTX)
         return type == KB_F16 ? "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
                               : "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32";
+    if (t->flags & TF_MFMA_DOUBLE)
+        return type == KB_F16 ? "v_mfma_f32_16x16x32_f16" : "v_mfma_f32_16x16x32_bf16";
     if (t->flags & TF_MFMA)
         return type == KB_F16 ? "v_mfma_f32_16x16x16_f16" : "v_mfma_f32_16x16x16_bf16";
     return type == KB_F16 ? "v_wmma_f32_16x16x16_f16" : "v_wmma_f32_16x16x16_bf16";

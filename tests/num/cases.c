@@ -395,6 +395,30 @@ static void add_others(struct list *list)
     add_own(list, ref_spec_find("turboquant_k8v4"), REF_SOA, 64, 128, 4);
 }
 
+/*
+** 8-bit queries at sizes whose quarters begin and end at other places of a block of 32. Rotated
+** ones where that is exact in fp32, as rounding it differently would round the query differently.
+*/
+static void add_e4m3_queries(struct list *list)
+{
+    static const int plain[] = {32, 96, 128, 160, 192, 320}, rotated[] = {64, 256};
+    size_t first = list->count;
+
+    for (const struct ref_spec *s = num_custom_specs(); s->name; s++)
+        for (int i = 0; s->query_e4m3 && i < (s->key.rotated || s->key.group < 32 ? 2 : 6); i++) {
+            struct num_model m = {.spec = s,
+                                  .gqa = (const int[]){16, 1, 8, 3}[i % 4],
+                                  .kv_heads = 1 + i % 2,
+                                  .page = 16,
+                                  .dtype = dtypes[i % DTYPES],
+                                  .dequant_dtype = dtypes[i % DTYPES]};
+            m.d = m.dv = s->key.rotated ? rotated[i] : plain[i];
+            add(list, &m, "e4m3_query/decode", check_decode, 1, FAULT_NONE, 0);
+            add(list, &m, "e4m3_query/unified", check_unified, 0, FAULT_NONE, 0);
+        }
+    let_refuse(list, first);
+}
+
 /* Every code and every input; the specs come in the order of fp8.h. */
 static void add_fp8(struct list *list)
 {
@@ -505,6 +529,7 @@ struct num_case *num_cases(int full, size_t *count)
     add_promised(&list);
     add_others(&list);
     add_values(&list);
+    add_e4m3_queries(&list);
     add_fp8(&list);
     for (int i = 0; i < PINNED; i++) {
         const struct pick *p = &pinned[i];

@@ -65,6 +65,10 @@ static const struct ref_spec specs[] = {
     {"own_c4_c3", CODEBOOK(4, 1, 1), CODEBOOK(3, 1, 1), 1},
     {"own_fp16_ultra", FLOAT16(REF_FP16), BLOCK(REF_ULTRAQUANT, 32, 1), 0},
     {"own_ultra_nvfp4", BLOCK(REF_ULTRAQUANT, 32, 1), BLOCK(REF_NVFP4, 16, 1), 0},
+    /* 8-bit queries; matrix units with block scales take the first two as they are */
+    {"own_e4m3q_ultra", BLOCK(REF_ULTRAQUANT, 32, 1), BLOCK(REF_ULTRAQUANT, 32, 0), 0, 1},
+    {"own_e4m3q_mxfp4", BLOCK(REF_MXFP4, 32, 0), AFFINE(4), 0, 1},
+    {"own_e4m3q_nvfp4", BLOCK(REF_NVFP4, 16, 0), FLOAT8(REF_E4M3), 0, 1},
     {"own_fp8_e4m3", FLOAT8(REF_E4M3), FLOAT8(REF_E4M3), 0},
     {"own_fp8_e4b15", FLOAT8(REF_E4B15), FLOAT8(REF_E4B15), 0},
     {"own_fp8_e5m2", FLOAT8(REF_E5M2), FLOAT8(REF_E5M2), 0},

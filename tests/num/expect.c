@@ -68,6 +68,21 @@ static double round_query(const struct ref_codec *key, double *query, size_t d)
     return moved;
 }
 
+/* A query that is e4m3 before all else; the same of a rotation's ties. */
+static double round_e4m3(const struct ref_codec *key, double *query, size_t d)
+{
+    double moved = 0;
+
+    for (size_t i = 0; i < d; i++) {
+        double x = query[i], r = (double)ref_e4m3_to(ref_e4m3_from((float)x));
+        double step = ldexp(1, (int)fmax(x == 0 ? -6 : ilogb(x), -6) - 3);
+        if (key->rotated && fabs(fabs(x - r) - step / 2) < 0x1p-18 * step)
+            moved += step;
+        query[i] = r;
+    }
+    return moved;
+}
+
 static double length_of(const double *x, size_t d)
 {
     double squares = 0;
@@ -115,9 +130,10 @@ static void make_queries(const struct attention *a, int s, const struct largest 
             q[i] = num_value(w->m.dtype, a->query[((size_t)a->start[s] * heads + v) * d + i]);
         if (w->f.key.rotated)
             ref_rotate(q, (int)d);
+        double moved = w->m.spec->query_e4m3 ? round_e4m3(&w->f.key, q, d) : 0;
         if (!room)
             continue;
-        const double moved = round_query(&w->f.key, q, d);
+        moved += round_query(&w->f.key, q, d);
         room[v] = 2e-6 + scale * (0x1p-20 * length_of(q, d) * keys->length + moved * keys->element);
     }
 }

@@ -50,6 +50,8 @@ void spec_file_write(const char *folder, const struct ref_spec *spec)
     fprintf(f, "return preset {\n");
     write_codec(f, "key", &spec->key);
     write_codec(f, "value", &spec->value);
+    if (spec->query_e4m3)
+        fprintf(f, "  query = \"e4m3\",\n");
     fprintf(f, "  layouts = { %s },\n}\n", spec->soa ? "\"aos\", \"soa\"" : "\"aos\"");
     fclose(f);
 }

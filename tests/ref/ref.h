@@ -41,6 +41,7 @@ struct ref_spec {
     const char *name;
     struct ref_codec key, value;
     int soa; /* may be laid out as structure of arrays */
+    int query_e4m3; /* attention reads the (rotated) query rounded to e4m3 */
 };
 
 /* A spec at one geometry, with what follows from it. */

@@ -273,6 +273,7 @@ static void values_that_do_not_suit_are_refused_or_left_out(void **state)
     } cases[] = {{"decode", "warps=3", "sm_90a", "warps 3"},
                  {"decode", "min_ctas=2", "gfx942", "min_ctas 2"},
                  {"decode", "min_ctas=2", "x86-64-v3", "min_ctas 2"},
+                 {"decode", "subtiles=1", "gfx950", "subtiles 1"},
                  {"store", "warps=8", "sm_90a", "warps 8"}};
     struct plan plan, ruled;
     char text[4096];
