@@ -76,6 +76,7 @@ struct bench_kind {
     kvk_status (*launch)(const struct bench *b, long set, kvk_stream stream, kvk_error *err);
     kvk_status (*verify)(const struct bench *b, struct bench_verdict *out, kvk_error *err); /* set 0 */
     void (*work)(const struct bench *b, struct bench_work *out);
+    void (*limits)(const struct bench *b, struct kvk_limits *out); /* that its workspace follows from; NULL: it needs none */
 };
 
 extern const struct bench_kind bench_decode, bench_store, bench_dequant, bench_unified;
@@ -93,6 +94,8 @@ void bench_shape_text(const struct bench_shape *shape, char *text, size_t cap);
 kvk_status bench_open(struct bench *b, const struct device *device, const struct bench_kind *kind,
                       const struct bench_shape *shape, size_t pool_bytes, kvk_error *err);
 void bench_close(struct bench *b);
+/* The same cache and inputs, another plan of the timed kernel. */
+kvk_status bench_replan(struct bench *b, const char *plan, kvk_error *err);
 kvk_status bench_random(struct bench *b, size_t elements, unsigned salt, struct bench_random *out, kvk_error *err);
 double bench_random_at(const struct bench *b, const struct bench_random *rows, size_t i);
 kvk_status bench_put(struct bench *b, const void *host, size_t bytes, void **device, kvk_error *err);

@@ -13,18 +13,18 @@ static size_t query_elements(const struct bench *b, long size)
 
 static kvk_status make(struct bench *b, kvk_error *err)
 {
-    struct kvk_limits limits = KVK_INIT(struct kvk_limits);
     b->rows = b->batch * b->shape.query_tokens;
-    limits.sequences = b->batch;
-    limits.query_tokens = b->shape.query_tokens;
-    limits.context = b->longest;
-    b->workspace_bytes = kvk_workspace_bytes(b->kernels, &limits);
     kvk_status status = bench_random(b, query_elements(b, b->shape.head_size), 3, &b->query, err);
     if (!status)
         status = bench_output(b, 0, 2 * query_elements(b, b->shape.value_head_size), err);
-    if (!status)
-        status = bench_put(b, NULL, b->workspace_bytes, &b->workspace, err);
     return status;
+}
+
+static void limits(const struct bench *b, struct kvk_limits *out)
+{
+    out->sequences = b->batch;
+    out->context = b->longest;
+    out->query_tokens = b->shape.query_tokens;
 }
 
 static kvk_status launch(const struct bench *b, long set, kvk_stream stream, kvk_error *err)
@@ -87,4 +87,4 @@ static void work(const struct bench *b, struct bench_work *out)
     out->flops = flops(b);
 }
 
-const struct bench_kind bench_decode = {"decode", KVK_DECODE, make, launch, verify, work};
+const struct bench_kind bench_decode = {"decode", KVK_DECODE, make, launch, verify, work, limits};

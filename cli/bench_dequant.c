@@ -93,4 +93,4 @@ static void work(const struct bench *b, struct bench_work *out)
                    2.0 * (double)elements(b, b->shape.value_head_size);
 }
 
-const struct bench_kind bench_dequant = {"dequant", KVK_DEQUANT, make, launch, verify, work};
+const struct bench_kind bench_dequant = {"dequant", KVK_DEQUANT, make, launch, verify, work, NULL};

@@ -235,6 +235,25 @@ static kvk_status check_tokens(const struct bench *b, kvk_error *err)
     return KVK_OK;
 }
 
+static kvk_status make_workspace(struct bench *b, kvk_error *err)
+{
+    struct kvk_limits limits = KVK_INIT(struct kvk_limits);
+    if (!b->kind->limits)
+        return KVK_OK;
+    b->kind->limits(b, &limits);
+    kvk_free(b->ctx, b->workspace);
+    b->workspace = NULL;
+    b->workspace_bytes = kvk_workspace_bytes(b->kernels, &limits);
+    return bench_put(b, NULL, b->workspace_bytes, &b->workspace, err);
+}
+
+kvk_status bench_replan(struct bench *b, const char *plan, kvk_error *err)
+{
+    b->shape.plan = plan;
+    kvk_status status = prepare(b, b->kind->bits, plan, &b->kernels, err);
+    return status ? status : make_workspace(b, err);
+}
+
 kvk_status bench_open(struct bench *b, const struct device *device, const struct bench_kind *kind,
                       const struct bench_shape *shape, size_t pool_bytes, kvk_error *err)
 {
@@ -256,7 +275,9 @@ kvk_status bench_open(struct bench *b, const struct device *device, const struct
         status = put_numbers(b, &state, err);
     if (!status && kind != &bench_store)
         status = store_all(b, err);
-    return status ? status : kind->make(b, err);
+    if (!status)
+        status = kind->make(b, err);
+    return status ? status : make_workspace(b, err);
 }
 
 void bench_close(struct bench *b)

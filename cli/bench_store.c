@@ -212,4 +212,4 @@ static void work(const struct bench *b, struct bench_work *out)
     out->written = out->cache;
 }
 
-const struct bench_kind bench_store = {"store", KVK_STORE, make, launch, verify, work};
+const struct bench_kind bench_store = {"store", KVK_STORE, make, launch, verify, work, NULL};

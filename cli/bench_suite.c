@@ -257,7 +257,7 @@ int bench_suite(int argc, char **argv)
         "Measures the goals of this project on a GPU, each verified first, and says which are met. "
         "On "
         "the host the same rows run in small: nothing is judged by that.",
-        0,
+        device_children,
         0,
         0};
     struct options o = {.seconds = SECONDS};
@@ -265,8 +265,9 @@ int bench_suite(int argc, char **argv)
     kvk_error err = {0};
     enum cli_exit code;
     argp_parse(&argp, argc, argv, 0, 0, &o);
-    if (device_open(o.device, o.specs, &suite.device))
-        return CLI_DEVICE;
+    kvk_status status = device_open(o.device, o.specs, &suite.device);
+    if (status)
+        return device_exit(status);
     device_print(&suite.device);
     if (!choose_rows(&suite, &o)) {
         cli_message("--only: '%s': no row has it in its work, kind, preset or layout", o.only);

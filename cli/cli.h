@@ -27,6 +27,7 @@ int cmd_check(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_quality(int argc, char **argv);
+int cmd_tune(int argc, char **argv);
 int cmd_pack(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 

@@ -22,6 +22,7 @@ static const struct command {
     {"check", cmd_check, "compares a device's kernels with sample files"},
     {"demo", cmd_demo, "the main job on the sample cases that come with kvkiln"},
     {"bench", cmd_bench, "times kernels"},
+    {"tune", cmd_tune, "measures plans and keeps the best as data"},
     {"quality", cmd_quality, "what cache formats lose on given keys and values"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

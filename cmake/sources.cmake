@@ -158,6 +158,7 @@ set(KVKILN_CLI_SOURCES
   cli/cmd_pack.c
   cli/cmd_presets.c
   cli/cmd_quality.c
+  cli/cmd_tune.c
   cli/compare.c
   cli/device.c
   cli/encode.c
@@ -175,7 +176,9 @@ set(KVKILN_CLI_SOURCES
   cli/run.c
   cli/safetensors.c
   cli/sample.c
-  cli/slots.c)
+  cli/slots.c
+  cli/tune_search.c
+  cli/tune_table.c)
 
 set(KVKILN_CLI_RUNTIME_SOURCES # private parts of the runtime, which its library does not export
   runtime/assembler.c

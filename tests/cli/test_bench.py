@@ -15,6 +15,9 @@ KVKILN = os.environ.get("KVKILN") or f"{ROOT}/out/bin/kvkiln"
 STATES = {"met", "unmet", "on a CPU", "without the layout", "not run", "wrong", "failed"}
 
 
+TINY = ("--device", "host", "--context", "64", "--kv-heads", "1", "--head-size", "64", "--repeats", "1")
+
+
 class Skip(Exception):
     pass
 
@@ -99,7 +102,49 @@ def plots_are_made_of_a_suite():
     assert subprocess.run(script + [f"{TEMP}/u.json"], capture_output=True).returncode == 1
 
 
-TESTS = [suite_runs_every_group_on_the_host, suite_stops_when_its_time_is_up, suite_refuses_what_it_cannot_do,
+def tuning_keeps_what_is_there_and_what_is_faster():
+    target = json.loads(kvkiln("bench", "decode", *TINY, "--json").stdout)["target"]
+    folder, others = f"{TEMP}/tuning/tuned", ['kind = "unified", gqa = 3', 'kind = "decode"', 'kind = "decode", key = "e4m3", gqa = 9']
+    os.makedirs(folder)
+    path = f"{folder}/{target}.lua"
+    with open(path, "w", encoding="utf-8") as file:
+        rows = ",\n".join(f'{{ {row}, plan = {{ warps = 8 }}, note = "kept" }}' for row in others)
+        file.write(f"return {{\n{rows}\n}}\n")
+    tune = ("tune", "turboquant_4bit_nc", "--device", "host", "--layout", "soa", "--head-size", "64", "--kv-heads", "1", "--context",
+            "1x64", "--repeats", "2", "--plans", "4", "--output", f"{TEMP}/tuning")
+    before = open(path, encoding="utf-8").read()
+    assert "4 plans timed, " in kvkiln(*tune, "--dry-run").stdout and open(path, encoding="utf-8").read() == before
+    done = kvkiln(*tune, "--margin", "0")
+    assert "0 wrong" in done.stdout and "(rules)" in done.stderr
+    after = open(path, encoding="utf-8").read()
+    starts = re.findall(r"^  \{ (kind = .*),$", after, re.M)
+    mine = [s for s in starts if "codebook4" in s]
+    assert len(mine) == (0 if "nothing faster" in done.stdout else 1), (starts, done.stdout)
+    assert after.count('note = "kept"') == 3
+    assert [s for s in starts if s not in mine] == [others[2], others[1], others[0]], starts  # what fits more stands behind
+    if mine:
+        assert starts[0] == mine[0] == ('kind = "decode", key = "codebook4", value = "affine4", layout = "soa", head_size = 64, '
+                                        'value_head_size = 64, gqa = 4, page = 16, dtype = "bf16"'), starts
+    kvkiln(*tune, "--margin", "100")  # nothing is that much faster: the row goes
+    again = open(path, encoding="utf-8").read()
+    assert "codebook4" not in again and again.count('note = "kept"') == 3
+    assert "warps 8  # tuned/" in kvkiln("explain", "turboquant_k8v4", "--target", target, "--gqa", "9", "--specs", f"{TEMP}/tuning").stdout
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("os.exit()")
+    assert ": table: os: accepted nothing behind the table" in kvkiln(*tune, code=2).stderr
+
+
+def tuning_refuses_what_it_cannot_do():
+    kvkiln("tune", code=2)
+    kvkiln("tune", "no_such_spec", "--device", "host", code=2)
+    kvkiln("tune", "bf16", "--device", "cuda:77", code=3)
+    for wrong in (("--kind", "store"), ("--context", "64"), ("--plans", "0"), ("--margin", "101"), ("--gqa", "4,,8"), ("--dtype", "fp64")):
+        kvkiln("tune", "bf16", "--device", "host", *wrong, code=2)
+    kvkiln("tune", "bf16", "--device", "host", "--layout", "soa", code=2)
+
+
+TESTS = [tuning_keeps_what_is_there_and_what_is_faster, tuning_refuses_what_it_cannot_do,
+         suite_runs_every_group_on_the_host, suite_stops_when_its_time_is_up, suite_refuses_what_it_cannot_do,
          rows_of_a_layout_that_is_missing_are_no_failure, plots_are_made_of_a_suite]
 
 with tempfile.TemporaryDirectory() as TEMP:

@@ -10,7 +10,7 @@ import tempfile
 
 ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 KVKILN = os.environ.get("KVKILN") or f"{ROOT}/out/bin/kvkiln"
-COMMANDS = ("presets", "doctor", "explain", "build", "pack", "cache", "check", "demo", "bench", "quality")
+COMMANDS = ("presets", "doctor", "tune", "explain", "build", "pack", "cache", "check", "demo", "bench", "quality")
 PRESETS = {"turboquant_k8v4": 196, "turboquant_4bit_nc": 134, "turboquant_k3v4_nc": 118, "turboquant_3bit_nc": 102,
            "ultraquant_4bit": 136, "nvfp4": 144, "mxfp4": 136, "fp8_e4m3": 256, "fp16": 512, "bf16": 512}
 
