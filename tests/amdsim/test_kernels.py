@@ -9,9 +9,11 @@ and approximations off by up to an ulp; the shipped samples, whose stored bytes 
 instruction of the code objects that ran is implemented, and was executed. Shapes have tails, several work-groups and
 loop iterations, GQA ratios 1, 3, 8, 16 and others.
 
---full: all page sizes of the numeric suite, the golden files, and every code object of a larger product of shapes must
-consist of known instructions. --keep FILE: append the coverage lines there. The last line is "N passed, N failed, N
-skipped". No AMD hardware is involved: see docs/amd.md.
+--full: all page sizes of the numeric suite, the golden files, and coverage of a product: every instruction in the code
+objects of all presets, kinds and layouts at head sizes 64, 128, 256, GQA ratios 1, 3, 4, 8, 16, bf16 and fp16 is known
+and was executed in one of the runs before. --keep FILE: append the coverage lines there. --executed FILE: lines that an
+earlier run kept count as well; --only-product: nothing but the coverage of the product. The last line is "N passed, N
+failed, N skipped". No AMD hardware is involved: see docs/amd.md.
 """
 import argparse
 import collections
@@ -46,6 +48,8 @@ def arguments():
     parser.add_argument("--targets", default=",".join(TARGETS), type=lambda text: text.split(","))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep")
+    parser.add_argument("--executed")
+    parser.add_argument("--only-product", action="store_true")
     return parser.parse_args()
 
 
@@ -128,12 +132,14 @@ def target_jobs(device, full):
 
 # ---- coverage ----
 
-def read_coverage(path):
+def read_coverage(path, only=None):
     """({instruction: executed}, {kernel: (instructions, most of them that one run executed)})"""
     executed, kernels = collections.Counter(), {}
-    if os.path.exists(path):
+    if path and os.path.exists(path):
         with open(path, encoding="utf-8") as f:
-            for kind, _, name, *numbers in map(str.split, f):
+            for kind, target, name, *numbers in map(str.split, f):
+                if only and target != only:
+                    continue
                 if kind == "INSN":
                     executed[name] += int(numbers[0])
                 else:
@@ -172,23 +178,46 @@ def base(mnemonic):
     return mnemonic.replace("v_dual_", "v_")
 
 
-def product(folder, target):
+def objects(folder, target):
+    """Builds the product into `folder`; returns its files and what went wrong."""
+    attend, text = "decode,unified", ""
+    for kinds, gqas in ((attend, "1,3,4,8,16"), ("store,dequant,merge,copy", "4")):
+        build = [KVKILN, "build", "--target", target, "--dtype", "bf16,fp16", "--head-size", "64,128,256", "--kind",
+                 kinds, "--gqa", gqas, "--emit", "hsaco", "--jobs", "1", "--output", folder, *PRESETS]
+        done = subprocess.run(build, capture_output=True, text=True, check=False)
+        text += output(done) if done.returncode else ""
+    return sorted(glob.glob(f"{folder}/*.hsaco")), text
+
+
+def mnemonics(files, target):
+    """{instruction: one of the files that have it}"""
+    found = {}
+    for i in range(0, len(files), 50):
+        done = subprocess.run([OBJDUMP, "-d", f"--mcpu={target}", *files[i:i + 50]], capture_output=True, text=True,
+                              check=False)
+        for part in re.split(r"^(\S+):\s+file format .*$", done.stdout, flags=re.M)[1:]:
+            if part.startswith("/"):
+                path = part
+                continue
+            for name in set(re.findall(r"^\t(\S+)", part, re.M)) | set(re.findall(r" :: (\S+)", part)):
+                found.setdefault(base(name), os.path.basename(path))
+    found.pop("s_code_end", None)
+    return found
+
+
+def product(folder, target, executed):
+    """Every instruction of the product is known, and was executed."""
     started, out = time.monotonic(), f"{folder}/objects-{target}"
-    build = [KVKILN, "build", "--target", target, "--dtype", "bf16,fp16", "--head-size", "64,128,256",
-             "--gqa", "1,3,8,16", "--emit", "hsaco", "--jobs", "1", "--output", out, *PRESETS]
-    done = subprocess.run(build, capture_output=True, text=True, check=False)
-    known, files, unknown = known_instructions(), sorted(glob.glob(f"{out}/*.hsaco")), collections.Counter()
-    for path in files:
-        disassemble = [OBJDUMP, "-d", f"--mcpu={target}", path]
-        text = subprocess.run(disassemble, capture_output=True, text=True, check=False).stdout
-        for line in re.findall(r"^\t(.*?)(?://.*)?$", text, re.M):
-            unknown.update({base(part.split()[0]) for part in line.split(" :: ")} - known)
-    unknown.pop("s_code_end", None)
+    files, text = objects(out, target)
+    found, known = mnemonics(files, target), known_instructions()
     shutil.rmtree(out, ignore_errors=True)
-    text = f"unknown: {dict(unknown)}" if unknown else "" if files else "no files"
-    text = output(done) if done.returncode else text
-    return Result(f"{target} product of {len(files)} code objects", len(files) if not text else 0, int(bool(text)), 0,
-                  text, time.monotonic() - started)
+    unknown = [f"{name} ({file})" for name, file in sorted(found.items()) if name not in known]
+    missed = [f"{name} ({file})" for name, file in sorted(found.items()) if name in known and not executed[name]]
+    text += f"unknown: {', '.join(unknown)}\n" if unknown else ""
+    text += f"never executed: {', '.join(missed)}\n" if missed else ""
+    text += "" if found else "no instructions"
+    return Result(f"{target} {len(found)} instructions of {len(files)} objects", len(found) - len(unknown) - len(missed),
+                  len(unknown) + len(missed) or int(bool(text)), 0, text, time.monotonic() - started)
 
 
 def report(result):
@@ -200,12 +229,14 @@ def report(result):
     return result
 
 
-def run_target(folder, target, full):
-    device = Device(folder, target)
-    results = [report(r) for r in target_jobs(device, full)]
-    results.append(report(coverage(device)))
-    if full:
-        results.append(report(product(folder, target)))
+def run_target(folder, target, args):
+    device, results = Device(folder, target), []
+    if not args.only_product:
+        results = [report(r) for r in target_jobs(device, args.full)]
+        results.append(report(coverage(device)))
+    if args.full or args.only_product:
+        executed = read_coverage(device.coverage)[0] + read_coverage(args.executed, target)[0]
+        results.append(report(product(folder, target, executed)))
     return results, device.coverage
 
 
@@ -218,7 +249,7 @@ def main():
         return 0
     totals = [0, 0, 0]
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for future in [pool.submit(run_target, folder, target, args.full) for target in args.targets]:
+        for future in [pool.submit(run_target, folder, target, args) for target in args.targets]:
             results, path = future.result()
             for result in results:
                 totals = [a + b for a, b in zip(totals, result[1:4])]
