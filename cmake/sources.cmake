@@ -263,6 +263,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/rt/test_object.c
   tests/rt/test_pack.c
   tests/rt/test_packs.c
+  tests/rt/test_places.c
   tests/rt/test_prepare.c
   tests/rt/test_process.c
   tests/rt/test_progress.c

@@ -53,6 +53,7 @@ kvk_status cache_open(struct cache *cache, const char *dir, uint64_t limit_bytes
     memset(cache, 0, sizeof *cache);
     const char *asked = dir ? dir : env_get(ENV_CACHE_DIR);
     cache->dir = cache_resolve_dir(dir);
+    cache->derived = !asked;
     if (asked && *asked && !cache->dir)
         return ERR(err, KVK_E_MEMORY, "no memory for a path");
     cache->limit_bytes = limit_bytes ? limit_bytes : CACHE_DEFAULT_BYTES;
@@ -134,6 +135,15 @@ static void refresh(int fd, const struct stat *st)
         return; /* another owner's, or read-only: it then ages, which costs a compile some day */
 }
 
+/* Entries are executed, and a home may be another user's (sudo keeps HOME). Root may plant in any home. */
+static int is_foreign(struct cache *cache, const struct stat *st)
+{
+    if (!cache->derived || st->st_uid == geteuid() || st->st_uid == 0)
+        return 0;
+    trouble(cache, "entries of another user are not used", EPERM, 0);
+    return 1;
+}
+
 void *cache_load(struct cache *cache, const char *key, size_t *bytes)
 {
     char path[PATH_CAP];
@@ -147,7 +157,7 @@ void *cache_load(struct cache *cache, const char *key, size_t *bytes)
     if (fd < 0)
         return NULL;
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
-        (uint64_t)st.st_size <= CACHE_ENTRY_MOST_BYTES)
+        (uint64_t)st.st_size <= CACHE_ENTRY_MOST_BYTES && !is_foreign(cache, &st))
         data = read_all(fd, (size_t)st.st_size);
     if (data && (object_parse(data, (size_t)st.st_size, &object, NULL) != KVK_OK ||
                  strcmp(object.key, key) != 0)) {

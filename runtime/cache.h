@@ -19,6 +19,7 @@ typedef void cache_log(void *data, kvk_log_level level, const char *line);
 
 struct cache {
     char *dir;               /* NULL: memory only */
+    int derived;             /* from the user's home, not named: entries of another user but root are not run */
     uint64_t limit_bytes;
     cache_log *log;
     void *log_data;
