@@ -276,6 +276,20 @@ static void forged_heads_are_refused(void **state)
     free(file);
 }
 
+/* The last frame does not reach the end of the file. */
+static void frames_fill_the_file(void **state)
+{
+    (void)state;
+    size_t size;
+    unsigned char *file = small(&size);
+    unsigned char *last = file + PACK_HEADER_BYTES + 2 * PACK_ROW_BYTES + PACK_ROW_STORED;
+    *last -= 1; /* sizes of this test's frames do not end in 0 */
+    assert_true(*last != 0xff);
+    rt_pack_reseal(file);
+    refused(file, size, "rows of the pack end at");
+    free(file);
+}
+
 static void names_that_lead_elsewhere_are_refused(void **state)
 {
     (void)state;
@@ -408,6 +422,7 @@ int main(void)
         cmocka_unit_test_setup(every_truncation_is_refused, setup),
         cmocka_unit_test_setup(every_flipped_bit_is_noticed, setup),
         cmocka_unit_test_setup(forged_heads_are_refused, setup),
+        cmocka_unit_test_setup(frames_fill_the_file, setup),
         cmocka_unit_test_setup(names_that_lead_elsewhere_are_refused, setup),
         cmocka_unit_test_setup(texts_must_end, setup),
         cmocka_unit_test_setup(forged_frames_are_refused, setup),

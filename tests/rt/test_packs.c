@@ -2,6 +2,8 @@
 /* Packs in use: before the cache and the compiler, refused where they do not belong, passed over where damaged. */
 #include "rt_pack.h"
 
+#include "../../runtime/key.h"
+
 #include "build_id.h"
 
 #include <stdio.h>
@@ -420,6 +422,43 @@ static void useless_kernels_are_passed_over(void **state)
     free(bytes);
 }
 
+/* As if two keys had one hash: the key inside decides. */
+static void kernel_of_another_key_is_a_miss(void **state)
+{
+    struct place *place = *state;
+    struct kvk_options o = options_of(place);
+    struct kvk_model model = rt_model();
+    struct pack pack, stored;
+    struct pack_writer writer;
+    struct pack_row row, other;
+    size_t size, bytes;
+    uint32_t at;
+    void *file;
+    struct gen_request request = rt_request("store"), wide = rt_request("store");
+    char *key = key_for_pack(&request, KVK_BUILD_ID, 0);
+    void *whole = rt_pack(0, &size);
+    assert_int_equal(pack_parse(whole, size, &pack, NULL), KVK_OK);
+    assert_true(pack_find(&pack, key, &at));
+    pack_row(&pack, at, &row);
+    pack_writer_init(&writer, KVK_BUILD_ID);
+    wide.page_tokens = 32;
+    rt_pack_add(&writer, &wide, 0);
+    assert_null(pack_writer_bytes(&writer, &file, &bytes));
+    assert_int_equal(pack_parse(file, bytes, &stored, NULL), KVK_OK);
+    pack_row(&stored, 0, &other);
+    memcpy((void *)(uintptr_t)other.key, row.key, PACK_SUM_BYTES);
+    rt_pack_reseal(file);
+    rt_write(place->file, file, bytes);
+    kvk_context *ctx = open_with(&o);
+    model.kinds = KVK_STORE;
+    cannot_prepare(ctx, &model, KVK_E_MISS, "store.turboquant_k8v4.aos.d128.g4.bf16.p16");
+    kvk_close(ctx);
+    pack_writer_free(&writer);
+    free(file);
+    free(whole);
+    free(key);
+}
+
 /* ---- options ---- */
 
 static void older_options_are_accepted(void **state)
@@ -494,6 +533,7 @@ int main(int argc, char **argv)
         TEST(missing_and_damaged_packs_are_refused),
         TEST(damaged_kernels_are_passed_over),
         TEST(useless_kernels_are_passed_over),
+        TEST(kernel_of_another_key_is_a_miss),
         TEST(older_options_are_accepted),
         TEST(threads_share_a_pack),
     };

@@ -230,6 +230,8 @@ static void waiting_can_be_cancelled(void **state)
         usleep(1000);
     assert_int_equal(kvk_prepare(ctx, &model, &k, NULL), KVK_E_CANCELLED);
     assert_int_equal(rt_generator.running, 1); /* the other compile still runs */
+    assert_int_equal(seen.beats, 1);           /* who asked to stop is not asked again */
+    assert_int_equal(seen.reports, 0);
     pthread_join(thread, NULL);
     assert_int_equal(other.status, KVK_OK);
     assert_int_equal(rt_generator.compiles, 1);
