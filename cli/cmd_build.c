@@ -303,6 +303,7 @@ int cmd_build(int argc, char **argv)
         return CLI_USAGE;
     if ((o.emit && !paths_make_dirs(o.out)) || (o.pack && !paths_make_parent(o.pack))) {
         cli_message("%s: %s", o.emit ? o.out : o.pack, strerror(errno));
+        jobs_free(&jobs);
         return CLI_USAGE;
     }
     struct work work = {.options = &o, .api = api, .jobs = &jobs};

@@ -131,7 +131,8 @@ static int read_entries(const char *dir, struct entries *out)
         out->broken += !e->whole;
     }
     closedir(stream);
-    qsort(out->items, out->count, sizeof *out->items, by_use);
+    if (out->count)
+        qsort(out->items, out->count, sizeof *out->items, by_use);
     return 0;
 }
 

@@ -189,7 +189,8 @@ static char *drop_twins(struct pack_writer *w)
 {
     size_t kept = 0;
     char *error = NULL;
-    qsort(w->items, w->count, sizeof *w->items, by_key);
+    if (w->count)
+        qsort(w->items, w->count, sizeof *w->items, by_key);
     for (size_t i = 0; i < w->count; i++) {
         struct pack_item *item = &w->items[i], *last = kept ? &w->items[kept - 1] : NULL;
         if (!last || memcmp(last->key, item->key, PACK_SUM_BYTES)) {
@@ -267,7 +268,8 @@ static char *make_manifest(struct pack_writer *w)
         words[i] = cli_format("%s %s", w->items[i].target, pack_format_name(w->items[i].format));
     }
     qsort(words, w->count, sizeof *words, by_text);
-    qsort(w->notes, w->nnotes, sizeof *w->notes, by_text);
+    if (w->nnotes)
+        qsort(w->notes, w->nnotes, sizeof *w->notes, by_text);
     fprintf(out, "kvkiln %s\ngenerator %.*s\nllvm %s\nobject %u\nabi %u\n", kvk_version(),
             (int)strcspn(w->generator, " "), w->generator,
             space && !strncmp(space, " llvm ", 6) ? space + 6 : "?", w->object, w->abi);
