@@ -370,6 +370,7 @@ static void workspace_is_enough(void **state)
         a.tokens = 1 + (seed >> 5) % 60;
         a.tile_tokens = 1 + (seed >> 20) % 200;
         a.sinks = seed & 64 ? sinks : NULL;
+        a.window = seed & 1024 ? 1 + (int32_t)(seed >> 12) % 200 : 0;
         a.workspace_bytes = promised(a.tokens, a.tile_tokens);
         assert_true(a.workspace_bytes <= ROOM - 16);
         memset(workspace + a.workspace_bytes, 0xA5, 16);
