@@ -32,7 +32,7 @@ struct bench_graph {
     int (*exec_free)(void *exec);
 };
 
-static kvk_status fail(kvk_error *err, const char *call, int code)
+static kvk_status failed_call(kvk_error *err, const char *call, int code)
 {
     memset(err, 0, sizeof *err);
     err->status = KVK_E_DRIVER;
@@ -76,15 +76,15 @@ static kvk_status record(struct bench_graph *g, const struct bench_unit *unit, k
     kvk_status status = KVK_OK;
     int code = g->begin(g->stream, CAPTURE_RELAXED);
     if (code)
-        return fail(err, "cuStreamBeginCapture", code);
+        return failed_call(err, "cuStreamBeginCapture", code);
     for (long i = 0; i < unit->launches && !status; i++)
         status = unit->body(unit->data, i, g->stream, err);
     code = g->end(g->stream, &graph); /* also after a failure: it must not stay open */
     if (!status && code)
-        status = fail(err, "cuStreamEndCapture", code);
+        status = failed_call(err, "cuStreamEndCapture", code);
     if (!status && (code = g->instantiate(&g->exec, graph, 0)) != 0) {
         g->exec = NULL;
-        status = fail(err, "cuGraphInstantiateWithFlags", code);
+        status = failed_call(err, "cuGraphInstantiateWithFlags", code);
     }
     if (graph)
         g->graph_free(graph);
@@ -101,15 +101,15 @@ kvk_status bench_graph_capture(struct bench_unit *unit, kvk_error *err)
     kvk_status status = KVK_OK;
     int code = 0;
     if (!load(g))
-        status = fail(err, "loading the graph calls of libcuda.so.1", 0);
+        status = failed_call(err, "loading the graph calls of libcuda.so.1", 0);
     else if ((code = g->device_get(&g->device, atoi(name + 5))) != 0 ||
              (code = g->retain(&g->context, g->device)) != 0)
-        status = fail(err, "cuDevicePrimaryCtxRetain", code);
+        status = failed_call(err, "cuDevicePrimaryCtxRetain", code);
     else if ((code = g->push(g->context)) != 0)
-        status = fail(err, "cuCtxPushCurrent", code);
+        status = failed_call(err, "cuCtxPushCurrent", code);
     if (!status) {
         if ((code = g->stream_make(&g->stream, STREAM_NON_BLOCKING)) != 0)
-            status = fail(err, "cuStreamCreate", code);
+            status = failed_call(err, "cuStreamCreate", code);
         else
             status = record(g, unit, err);
         g->pop(&left);
@@ -124,7 +124,7 @@ kvk_status bench_graph_capture(struct bench_unit *unit, kvk_error *err)
 kvk_status bench_graph_launch(struct bench_graph *g, kvk_stream stream, kvk_error *err)
 {
     int code = g->launch(g->exec, stream);
-    return code ? fail(err, "cuGraphLaunch", code) : KVK_OK;
+    return code ? failed_call(err, "cuGraphLaunch", code) : KVK_OK;
 }
 
 void bench_graph_free(struct bench_graph *g)

@@ -16,7 +16,7 @@ static void put_string(FILE *out, const char *text)
 {
     fputs("        \"", out);
     for (const char *p = text; *p; p++) {
-        if (*p == '"' || *p == '\\')
+        if (*p == '"' || *p == '\\' || *p == '?') /* ?: trigraphs */
             fprintf(out, "\\%c", *p);
         else if (*p == '\n')
             fputs(p[1] ? "\\n\"\n        \"" : "\\n", out);

@@ -58,6 +58,7 @@ if(NOT KVKILN_STATIC)
   install(TARGETS kvkiln-gen LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT generator)
 endif()
 install(FILES ${KVKILN_SPEC_FILES} DESTINATION ${CMAKE_INSTALL_DATADIR}/kvkiln/specs COMPONENT generator)
+install(FILES ${KVKILN_TUNED_FILES} DESTINATION ${CMAKE_INSTALL_DATADIR}/kvkiln/specs/tuned COMPONENT generator)
 install(DIRECTORY tests/data/ DESTINATION ${CMAKE_INSTALL_DATADIR}/kvkiln/data COMPONENT generator
   FILES_MATCHING PATTERN "*.safetensors") # what `kvkiln demo` shows
 install(FILES LICENSE DESTINATION ${doc}/kvkiln RENAME copyright COMPONENT generator)

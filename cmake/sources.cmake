@@ -249,11 +249,13 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/fuzz/test_pack.c
   tests/fuzz/test_safetensors.c
   tests/fuzz/test_spec.c
+  tests/fuzz/test_tuned.c
   tests/ir/test_roles.c
   tests/num/test_fp8.c
   tests/ref/test_options.c
   tests/ref/test_ref.c
   tests/rt/test_assembler.c
+  tests/rt/test_bench_graph.c
   tests/rt/test_cache.c
   tests/rt/test_cuda.c
   tests/rt/test_drivers.c

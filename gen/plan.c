@@ -18,6 +18,7 @@ enum {
     MAX_ACCUMULATORS = 128,
     ATTEND_WARPS = 4,
     STORE_WARPS = 4,
+    TIGHT_WARPS = 12, /* of a multiprocessor: 168 registers a thread */
     MAX_KEY_WORDS = 320,
     CHUNK_TOKENS = 8192, /* 512 truncating accumulations a sum: an error of 3e-5 at most */
     OTHER_SHARED = 8192  /* tables, token facts */
@@ -239,8 +240,9 @@ static void plan_attend(struct plan *p)
                  p->paged_subtiles && p->prefetch && !p->geo.options &&
                  p->key_operand == OPERAND_F16 && !p->slot.key.norm_at_read &&
                  !p->slot.value.norm_at_read; /* else it would spill */
-    p->min_ctas = pick(p, PLAN_min_ctas,
-                       t->family == FAMILY_NVPTX && t->flags & TF_BULK_COPY && tight ? 3 : 0);
+    int fit = TIGHT_WARPS / p->warps;         /* 3, but where a table sets warps */
+    bool limited = t->family == FAMILY_NVPTX && t->flags & TF_BULK_COPY && tight && fit > 1;
+    p->min_ctas = pick(p, PLAN_min_ctas, limited ? fit : 0);
     because(p, "min_ctas", "%s",
             p->min_ctas ? "168 registers a thread: 12 warps hide more latency than the registers "
                           "would (measured, sm_90a)"

@@ -230,6 +230,23 @@ CALL(cuMemsetD8_v2, uint64_t to, unsigned char byte, size_t bytes)
 
 MAKES(cuStreamCreate, void **thing, unsigned flags)
 FREES(cuStreamDestroy_v2)
+PASSES(cuStreamBeginCapture_v2, void *stream, int mode)
+
+CALL(cuStreamEndCapture, void *stream, void **graph)
+{
+    STEP(1);
+    return make(graph);
+}
+
+CALL(cuGraphInstantiateWithFlags, void **exec, void *graph, unsigned long long flags)
+{
+    STEP(1);
+    return make(exec);
+}
+
+FREES(cuGraphDestroy)
+FREES(cuGraphExecDestroy)
+PASSES(cuGraphLaunch, void *exec, void *stream)
 MAKES(cuEventCreate, void **thing, unsigned flags)
 FREES(cuEventDestroy_v2)
 PASSES(cuEventRecord, void *event, void *stream)

@@ -266,6 +266,22 @@ static void a_plan_says_where_its_values_are_from(void **state)
     assert_null(strstr(text, "left_out"));
 }
 
+/* The rule is about warps of a multiprocessor, whatever a CTA has. */
+static void the_register_limit_follows_the_warps(void **state)
+{
+    static const struct {
+        const char *values;
+        int min_ctas;
+    } cases[] = {{"", 3}, {"warps=2", 6}, {"warps=8", 0}, {"warps=8,min_ctas=2", 2}};
+    struct plan plan;
+    kvk_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(plan_with("decode", cases[i].values, NULL, "sm_90a", &plan, &err), KVK_OK);
+        assert_int_equal(plan.min_ctas, cases[i].min_ctas);
+    }
+}
+
 static void values_that_do_not_suit_are_refused_or_left_out(void **state)
 {
     static const struct {
@@ -307,6 +323,7 @@ int main(void)
         cmocka_unit_test(a_plan_is_part_of_the_key),
         cmocka_unit_test(tables_are_found_in_the_order_of_presets),
         cmocka_unit_test(a_plan_says_where_its_values_are_from),
+        cmocka_unit_test(the_register_limit_follows_the_warps),
         cmocka_unit_test(values_that_do_not_suit_are_refused_or_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

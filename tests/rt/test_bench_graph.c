@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bench's captured graphs over a driver library that fails on demand. */
+#include "rt.h"
+
+#include "../../cli/bench_graph.c"
+
+struct calls {
+    long count, last, fail_at;
+    kvk_stream stream;
+};
+
+static kvk_status body(void *data, long i, kvk_stream stream, kvk_error *err)
+{
+    struct calls *calls = data;
+    assert_int_equal(i, calls->count++);
+    assert_non_null(stream);
+    calls->stream = stream;
+    if (i != calls->fail_at)
+        return KVK_OK;
+    err->status = KVK_E_SHAPE;
+    return KVK_E_SHAPE;
+}
+
+/* Inside kvk_time, where the runtime has entered the context: as the bench calls it. */
+static kvk_status launch(void *data, kvk_stream stream, kvk_error *err)
+{
+    return bench_graph_launch(data, stream, err);
+}
+
+static struct fake *fake;
+static struct device device;
+static kvk_context *ctx;
+
+static int setup(void **state)
+{
+    (void)state;
+    fake = rt_fake("libcuda.so.1");
+    rt_generator_reset();
+    ctx = rt_open(NULL);
+    device.ctx = ctx;
+    device.info = KVK_INIT(struct kvk_device_info);
+    return kvk_device(ctx, &device.info, NULL) != KVK_OK;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    kvk_close(ctx);
+    return 0;
+}
+
+static void launches_are_captured_once_and_replayed(void **state)
+{
+    (void)state;
+    struct calls calls = {.fail_at = -1};
+    struct bench_unit unit = {&device, body, &calls, 3, NULL};
+    kvk_error err = {0};
+    double ms = 0;
+    long before = fake->live;
+    assert_int_equal(bench_graph_capture(&unit, &err), KVK_OK);
+    assert_non_null(unit.graph);
+    assert_int_equal(calls.count, 3);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(kvk_time(ctx, launch, unit.graph, &ms, &err), KVK_OK);
+    assert_int_equal(calls.count, 3);
+    assert_true(ms > 0);
+    bench_graph_free(unit.graph);
+    assert_int_equal(fake->live, before);
+    assert_int_equal(fake->depth, 0);
+    assert_int_equal(fake->unentered, 0);
+}
+
+static void a_launch_that_fails_ends_the_capture(void **state)
+{
+    (void)state;
+    struct calls calls = {.fail_at = 1};
+    struct bench_unit unit = {&device, body, &calls, 3, NULL};
+    kvk_error err = {0};
+    long before = fake->live;
+    assert_int_equal(bench_graph_capture(&unit, &err), KVK_E_SHAPE);
+    assert_null(unit.graph);
+    assert_int_equal(calls.count, 2);
+    assert_int_equal(fake->live, before);
+    assert_int_equal(fake->depth, 0);
+}
+
+static void every_call_may_fail(void **state)
+{
+    (void)state;
+    int n = 1, failed = 0;
+    for (int done = 0; !done; n++) {
+        struct calls calls = {.fail_at = -1};
+        struct bench_unit unit = {&device, body, &calls, 2, NULL};
+        kvk_error err = {0};
+        long before = fake->live;
+        fake->calls = 0;
+        fake->fail_at = n;
+        fake->failed = NULL;
+        kvk_status status = bench_graph_capture(&unit, &err);
+        done = !fake->failed;
+        fake->fail_at = 0;
+        if (status) {
+            assert_int_equal(status, KVK_E_DRIVER);
+            assert_int_equal(err.driver, 999);
+            assert_non_null(strstr(err.text, "CUDA error 999"));
+            assert_null(unit.graph);
+            failed++;
+        }
+        bench_graph_free(unit.graph);
+        assert_int_equal(fake->live, before);
+        assert_int_equal(fake->depth, 0);
+        assert_true(n < 100);
+    }
+    assert_true(failed >= 6);
+}
+
+static void only_cuda_has_graphs(void **state)
+{
+    (void)state;
+    struct calls calls = {.fail_at = -1};
+    struct bench_unit unit = {&device, body, &calls, 2, NULL};
+    kvk_error err = {0};
+    device.info.device = "hip:0";
+    assert_int_equal(bench_graph_capture(&unit, &err), KVK_OK);
+    assert_null(unit.graph);
+    assert_int_equal(calls.count, 0);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    rt_with_fakes(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(launches_are_captured_once_and_replayed, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_launch_that_fails_ends_the_capture, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_call_may_fail, setup, teardown),
+        cmocka_unit_test_setup_teardown(only_cuda_has_graphs, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
