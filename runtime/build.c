@@ -176,12 +176,15 @@ static kvk_status fetch(kvk_context *ctx, struct kernel *k, const struct gen_req
                         enum store store, int *found, kvk_error *err)
 {
     size_t size;
-    void *bytes = store == STORE_CACHE
-                      ? cache_load(&ctx->cache, k->key, &size)
-                      : packs_load(&ctx->packs, request, store == STORE_PACKS_PTX, &size);
+    void *bytes = NULL;
+    kvk_status status = KVK_OK;
+    if (store == STORE_CACHE)
+        bytes = cache_load(&ctx->cache, k->key, &size);
+    else
+        status = packs_load(&ctx->packs, request, store == STORE_PACKS_PTX, &bytes, &size, err);
     *found = bytes != NULL;
     if (!bytes)
-        return KVK_OK;
+        return status;
     k->origin = store == STORE_CACHE ? "cache" : "pack";
     return adopt(k, bytes, size, err);
 }

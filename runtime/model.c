@@ -118,8 +118,9 @@ kvk_status model_spec_text(kvk_context *ctx, const char *spec, char **out, kvk_e
         *out = strdup(text);
         return *out ? KVK_OK : ERR(err, KVK_E_MEMORY, "no memory for a spec");
     }
-    *out = packs_spec(&ctx->packs, spec); /* a user's own spec, on a host that has no generator */
-    return *out ? KVK_OK : unknown_preset(spec, err);
+    /* a user's own spec, on a host that has no generator */
+    kvk_status status = packs_spec(&ctx->packs, spec, out, err);
+    return status || *out ? status : unknown_preset(spec, err);
 }
 
 /* The words of the canonical text's line "layouts". */

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -196,7 +197,7 @@ kvk_status pack_map(const char *path, struct pack *out, kvk_error *err)
     int error = errno;
     close(fd);
     if (bytes == MAP_FAILED)
-        return ERR(err, KVK_E_IO, "pack %s: %s", path,
+        return ERR(err, error == ENOMEM ? KVK_E_MEMORY : KVK_E_IO, "pack %s: %s", path,
                    error == EINVAL    ? "not a regular file"
                    : error == ENODATA ? "the file is empty"
                                       : strerror(error));
@@ -273,6 +274,10 @@ kvk_status pack_read(const struct pack *pack, uint32_t index, void **bytes, size
         return ERR(err, KVK_E_MEMORY, "no memory for %llu bytes of a pack",
                    (unsigned long long)row.raw_bytes);
     size_t got = ZSTD_decompress(raw, (size_t)row.raw_bytes, row.data, (size_t)row.stored_bytes);
+    if (ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation) {
+        free(raw);
+        return ERR(err, KVK_E_MEMORY, "no memory to decompress %s.%s", row.name, row.target);
+    }
     if (ZSTD_isError(got) || got != row.raw_bytes || !sum_is(row.raw_sum, raw, got)) {
         free(raw);
         return ERR(err, KVK_E_OBJECT, "%s.%s in the pack cannot be decompressed: %s", row.name,

@@ -121,61 +121,76 @@ static void warn(struct packs *packs, const struct packs_item *item, const char 
 }
 
 /* The row's bytes; NULL when it is not there or of no use. */
-static void *load(struct packs *packs, const struct packs_item *item, const char *key,
-                  size_t *bytes)
+static kvk_status load(struct packs *packs, const struct packs_item *item, const char *key,
+                       void **data, size_t *bytes, kvk_error *err)
 {
     uint32_t row;
-    void *data;
-    kvk_error err = {0};
+    kvk_error below = {0};
+    *data = NULL;
     if (!pack_find(&item->pack, key, &row))
-        return NULL;
-    if (pack_read(&item->pack, row, &data, bytes, &err) == KVK_OK)
-        return data;
-    warn(packs, item, err.text);
-    return NULL;
+        return KVK_OK;
+    kvk_status status = pack_read(&item->pack, row, data, bytes, &below);
+    if (status == KVK_E_MEMORY)
+        return ERR(err, status, "%s", below.text);
+    if (status)
+        warn(packs, item, below.text);
+    return KVK_OK;
 }
 
-void *packs_load(struct packs *packs, const struct gen_request *request, int ptx, size_t *bytes)
+kvk_status packs_load(struct packs *packs, const struct gen_request *request, int ptx,
+                      void **object, size_t *bytes, kvk_error *err)
 {
-    char *key = packs->count ? key_for_pack(request, KVK_BUILD_ID, ptx) : NULL;
-    void *found = NULL;
-    for (size_t i = 0; key && i < packs->count && !found; i++) {
-        struct object object;
-        kvk_error err = {0};
-        void *data = load(packs, &packs->items[i], key, bytes);
+    kvk_status status = KVK_OK;
+    *object = NULL;
+    if (!packs->count)
+        return KVK_OK;
+    char *key = key_for_pack(request, KVK_BUILD_ID, ptx);
+    if (!key)
+        return ERR(err, KVK_E_MEMORY, "no memory for a key");
+    for (size_t i = 0; i < packs->count && !*object && !status; i++) {
+        struct object parsed;
+        kvk_error wrong = {0};
+        void *data;
+        status = load(packs, &packs->items[i], key, &data, bytes, err);
         if (!data)
             continue;
-        if (object_parse(data, *bytes, &object, &err) != KVK_OK)
-            warn(packs, &packs->items[i], err.text);
-        else if (strcmp(object.key, key) == 0) /* else a collision of hashes */
-            found = data;
-        if (!found)
+        if (object_parse(data, *bytes, &parsed, &wrong) != KVK_OK)
+            warn(packs, &packs->items[i], wrong.text);
+        else if (strcmp(parsed.key, key) == 0) /* else a collision of hashes */
+            *object = data;
+        if (!*object)
             free(data);
     }
     free(key);
-    return found;
+    return status;
 }
 
-char *packs_spec(struct packs *packs, const char *name)
+kvk_status packs_spec(struct packs *packs, const char *name, char **text, kvk_error *err)
 {
     char key[SPEC_KEY_CAP];
     size_t bytes;
+    *text = NULL;
     if (pack_spec_key(name, key, sizeof key) >= sizeof key)
-        return NULL;
+        return KVK_OK;
     for (size_t i = 0; i < packs->count; i++) {
         uint32_t row;
         struct pack_row found;
+        void *data;
         if (!pack_find(&packs->items[i].pack, key, &row))
             continue;
         pack_row(&packs->items[i].pack, row, &found);
-        char *text = found.format == PACK_SPEC && strcmp(found.name, name) == 0
-                         ? load(packs, &packs->items[i], key, &bytes)
-                         : NULL;
-        if (text && strlen(text) == bytes)
-            return text;
-        free(text);
+        if (found.format != PACK_SPEC || strcmp(found.name, name) != 0)
+            continue;
+        kvk_status status = load(packs, &packs->items[i], key, &data, &bytes, err);
+        if (status)
+            return status;
+        if (data && strlen(data) == bytes) {
+            *text = data;
+            return KVK_OK;
+        }
+        free(data);
     }
-    return NULL;
+    return KVK_OK;
 }
 
 /* What a pack that has nothing for `target` is for, or "". */

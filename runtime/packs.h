@@ -27,12 +27,13 @@ struct packs {
 kvk_status packs_open(struct packs *packs, const struct kvk_options *options, kvk_error *err);
 void packs_close(struct packs *packs);
 
-/* The sealed object of a request with code of one format (PACK_CUBIN or PACK_PTX: request->assemble is not looked at; other
-** targets have one format), malloc'd; NULL: in no pack. A damaged row is a miss, said once through the log. */
-void *packs_load(struct packs *packs, const struct gen_request *request, int ptx, size_t *bytes);
+/* The sealed object of a request, as PTX or not (request->assemble is not looked at; other targets have one form), malloc'd; NULL:
+** in no pack. A damaged row is a miss, said once through the log. KVK_OK or KVK_E_MEMORY. */
+kvk_status packs_load(struct packs *packs, const struct gen_request *request, int ptx, void **object, size_t *bytes,
+                      kvk_error *err);
 
-/* The canonical text of a spec by name, malloc'd; NULL: in no pack. */
-char *packs_spec(struct packs *packs, const char *name);
+/* The canonical text of a spec by name, malloc'd; NULL: in no pack. KVK_OK or KVK_E_MEMORY. */
+kvk_status packs_spec(struct packs *packs, const char *name, char **text, kvk_error *err);
 
 /* "in pack a.kvkpack (sm_80 only), in pack b.kvkpack": where a kernel for `target` was sought. */
 void packs_describe(const struct packs *packs, const char *target, char *text, size_t cap);

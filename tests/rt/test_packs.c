@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packs in use: before the cache and the compiler, refused where they do not belong, passed over where damaged. */
+#include "faults.h"
 #include "rt_pack.h"
 
 #include "../../runtime/key.h"
 
 #include "build_id.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -459,6 +461,58 @@ static void kernel_of_another_key_is_a_miss(void **state)
     free(key);
 }
 
+/* ---- libc says no ---- */
+
+/* One life of a context with this pack, and with a spec that only the pack knows. */
+static kvk_status life(const struct kvk_options *o, kvk_error *err)
+{
+    kvk_context *ctx = NULL;
+    const kvk_kernels *k;
+    struct kvk_model model = rt_model();
+    kvk_status status = kvk_open(o, &ctx, err);
+    model.spec = "mine";
+    model.kinds = KVK_STORE;
+    if (!status)
+        status = kvk_prepare(ctx, &model, &k, err);
+    kvk_close(ctx);
+    return status;
+}
+
+/* Want of memory is called that, not a miss or damage, and opening names the file. */
+static void every_call_may_fail(void **state)
+{
+    struct place *place = *state;
+    struct kvk_options o = options_of(place);
+    struct gen_request request = rt_request("store");
+    struct pack_writer writer;
+    void *bytes;
+    size_t size;
+    int n = 0, failed = 0;
+    request.spec_text = "spec 1\nname mine\nlayouts aos\n";
+    pack_writer_init(&writer, KVK_BUILD_ID);
+    rt_pack_add(&writer, &request, 0);
+    assert_null(pack_writer_spec(&writer, "mine", request.spec_text));
+    assert_null(pack_writer_bytes(&writer, &bytes, &size));
+    rt_write(place->file, bytes, size);
+    pack_writer_free(&writer);
+    free(bytes);
+    do {
+        kvk_error err = {0};
+        faults_arm(FAULT_MEMORY | FAULT_FILES, ++n, EIO);
+        kvk_status status = life(&o, &err);
+        int missed = faults.failures;
+        faults_disarm();
+        if (status && status != KVK_E_MEMORY && status != KVK_E_IO)
+            fail_msg("call %d, %s: %d \"%s\"", n, faults.failed, (int)status, err.text);
+        assert_int_equal(status, err.status);
+        assert_int_equal(place->warnings, 0);
+        failed += status != KVK_OK;
+        if (!missed)
+            break;
+    } while (n < 1000);
+    assert_true(failed >= 10 && n < 1000);
+}
+
 /* ---- options ---- */
 
 static void older_options_are_accepted(void **state)
@@ -534,6 +588,7 @@ int main(int argc, char **argv)
         TEST(damaged_kernels_are_passed_over),
         TEST(useless_kernels_are_passed_over),
         TEST(kernel_of_another_key_is_a_miss),
+        TEST(every_call_may_fail),
         TEST(older_options_are_accepted),
         TEST(threads_share_a_pack),
     };
