@@ -81,6 +81,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_encode_block.c
   templates/part_encode_codebook.c
   templates/part_encode_float.c
+  templates/part_finite.c
   templates/part_index.c
   templates/part_join.c templates/part_key.c
   templates/part_squares.c
@@ -347,6 +348,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_codebook.h
   templates/part_decode.h
   templates/part_encode.h
+  templates/part_finite.h
   templates/part_index.h
   templates/part_pack.h
   templates/part_rowpair.h

@@ -143,7 +143,7 @@ struct kvk_model {
     int head_size;           /* D of keys and queries */
     int value_head_size;     /* D of values and outputs; 0 = head_size */
     int page_tokens;         /* P; 0 = 16 */
-    kvk_dtype dtype;         /* rows of K, V, query, output; default bf16 */
+    kvk_dtype dtype;         /* rows of K, V, query, output; default bf16. What is written in fp16 ends at +-65504; NaN stays */
     kvk_dtype dequant_dtype; /* output of kvk_dequant; default dtype */
     unsigned kinds;          /* kvk_kind_bits; 0 = all */
     unsigned options;        /* kvk_option_bits of decode and unified */

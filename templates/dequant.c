@@ -5,6 +5,7 @@
 #include "templates.h"
 
 #include "part_decode.h"
+#include "part_finite.h"
 #include "part_index.h"
 #include "part_rowpair.h"
 
@@ -62,18 +63,6 @@ static val page_of(struct kb *k, val sequence, val token)
     return kb_trunc(K, page, KB_I32);
 }
 
-/* Into the range of fp16; a NaN stays one. */
-static void saturate(struct kb *k, struct rowvec *v)
-{
-    val most = kb_f32(K, 65504), least = kb_f32(K, -65504);
-    for (int i = 0; i < v->e; i++) {
-        val over = kb_fcmp(K, KB_OGT, v->x[i], most);
-        val below = kb_select(K, over, most, v->x[i]);
-        val under = kb_fcmp(K, KB_OLT, below, least);
-        v->x[i] = kb_select(K, under, least, below);
-    }
-}
-
 /* The rotation costs shuffles, so it has a branch of its own. */
 static void rotate_back(struct kb *k, struct rowvec *v)
 {
@@ -97,8 +86,8 @@ static void dequant_side(struct kb *k, const struct side *side, const struct slo
     decode_side(k, side, token, &v);
     if (side->codec.rotation == ROTATION_HADAMARD)
         rotate_back(k, &v);
-    if (type == KB_F16)
-        saturate(k, &v);
+    for (int i = 0; type == KB_F16 && i < v.e; i++)
+        v.x[i] = saturate(K, v.x[i]);
     rowvec_store(k, &v, type, row);
     kb_endif(K, &wanted);
 }

@@ -6,6 +6,7 @@
 */
 #include "templates.h"
 
+#include "part_finite.h"
 #include "part_rowpair.h"
 
 enum { DIMS_MAX = 32 }; /* of a lane */
@@ -70,7 +71,7 @@ static void store_one(struct kb *k, const struct tensor *t, val dim, val x)
     val at32 = kb_offset(K, t->row, words);
     kb_store(K, x, at32, 4);
     kb_else(K, &either);
-    val half = kb_to_half(K, x, KB_F16), brain = kb_to_half(K, x, KB_BF16);
+    val half = to_row(K, x, KB_F16), brain = to_row(K, x, KB_BF16);
     val a = kb_bitcast(K, half, KB_I16), b = kb_bitcast(K, brain, KB_I16);
     val bits = kb_select(K, t->f16, a, b);
     val halves = kb_shli(K, dim, 1);

@@ -10,6 +10,8 @@
 */
 #include "part_attend.h"
 
+#include "part_finite.h"
+
 struct join {
     const struct attend *a;
     const struct attend_join *to;
@@ -127,7 +129,7 @@ static void write_final(struct kb *k, const struct join *j, val at, const val *x
 {
     int type = j->a->plan->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
     for (int i = 0; i < j->wide; i++) {
-        val half = kb_to_half(K, x[i], type);
+        val half = to_row(K, x[i], type);
         kb_store(K, half, kb_offseti(K, at, 2 * i), 2);
     }
 }

@@ -5,6 +5,8 @@
 */
 #include "part_attend.h"
 
+#include "part_finite.h"
+
 static int row_sum(const struct attend *a, int d, int row, int e)
 {
     return (d * a->shape.lane_rows + row) * a->shape.ye + e;
@@ -60,7 +62,7 @@ static void write_row(struct kb *k, const struct attend *a, const struct attend_
         val at = kb_offset(K, out, kb_shli(K, first_dim(K, a, e), 1));
         for (int d = 0; d < a->dims; d++) {
             val x = kb_fmul(K, s->o[row_sum(a, d, row, e)], factor);
-            x = kb_to_half(K, x, type);
+            x = to_row(K, x, type);
             kb_store(K, x, kb_offseti(K, at, 2 * d), 2);
         }
     }

@@ -5,6 +5,7 @@
 ** has -inf and weighs nothing.
 */
 #include "part_attend.h"
+#include "part_finite.h"
 #include "templates.h"
 
 /* Largest log-sum over the splits, by every thread for itself: the list is short and in cache. */
@@ -106,7 +107,7 @@ void template_reduce(struct kb *k)
         gather(K, r.lse, r.out, splits, safe, d, inside, &sum, &value);
         val factor = denominator(K, sum, sink, most, none);
         struct kb_if exists = kb_if(K, kb_icmpi(K, KB_SLT, dim, d));
-        val x = kb_to_half(K, kb_fmul(K, value, factor), type);
+        val x = to_row(K, kb_fmul(K, value, factor), type);
         kb_store(K, x, kb_offset(K, out, kb_shli(K, dim, 1)), 2);
         kb_endif(K, &exists);
         if (!first)

@@ -118,6 +118,32 @@ void prop_far_below_zero(struct num_run *run, const struct num_case *c)
     }
 }
 
+/*
+** Values of +-65504, all alike: with a scale in fp16 some decode to 65536, and so is their mean.
+** One split is written by decode itself, three by the reduction.
+*/
+void prop_largest_values(struct num_run *run, const struct num_case *c)
+{
+    size_t dv = (size_t)c->model.dv, heads = (size_t)(c->model.kv_heads * c->model.gqa);
+    struct world w;
+
+    make(run, &w, c);
+    for (size_t i = 0; i < (size_t)(w.first_row[SEQUENCES] * c->model.kv_heads) * dv; i++)
+        w.value[i] = num_bits(w.m.dtype, i % 2 ? 65504 : -65504);
+    world_store(&w);
+    for (int way = 0; way < 3; way++) {
+        struct attention a = attention_of(&w, way == 2);
+        a.splits = way == 2 ? 0 : 1 + 2 * way;
+        attention_query(run, &a, 5);
+        attention_call(run, &a);
+        for (size_t i = 0; i < (size_t)a.start[SEQUENCES] * heads * dv; i++)
+            if (fabsf(num_value(w.m.dtype, a.out[i])) != 65504)
+                num_differ(run, "way %d: out[%zu] is %g", way, i,
+                           (double)num_value(w.m.dtype, a.out[i]));
+        attention_check(run, &a);
+    }
+}
+
 /* Three pages 2.5 GiB apart: the same bits as in a dense pool. */
 void prop_far_pages(struct num_run *run, const struct num_case *c)
 {

@@ -4,6 +4,7 @@
 */
 #include "world.h"
 
+#include <math.h>
 #include <string.h>
 
 static int pages_of(const struct world *w, int length)
@@ -173,6 +174,25 @@ void world_read_operands(const struct world *w, int sequence, double *key, doubl
             round_side(&w->f.value, w->f.value_centroids, w->pool.data + at.value, w->m.dv,
                        value + v * (size_t)w->m.dv);
         }
+}
+
+double world_key_rounding(const struct world *w)
+{
+    double changes = 0, squares = 0;
+
+    for (int s = 0; w->f.key.kind == REF_CODEBOOK && s < w->sequences; s++)
+        for (int v = 0; v < w->lengths[s] * w->m.kv_heads; v++) {
+            int64_t slot = world_slot(w, s, v / w->m.kv_heads);
+            const uint8_t *codes =
+                w->pool.data + ref_place(&w->f, &w->pool, slot, v % w->m.kv_heads).key;
+            for (int i = 0; i < w->m.d; i++) {
+                float c = w->f.key_centroids[ref_get_code(codes, w->f.key.bits, i)];
+                double change = (double)ref_f16_to(ref_f16_from(c)) - (double)c;
+                changes += change * change;
+                squares += (double)c * (double)c;
+            }
+        }
+    return squares > 0 ? sqrt(changes / squares) : 0;
 }
 
 void *world_table(struct num_run *run, const struct world *w, int wide)

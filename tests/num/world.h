@@ -37,6 +37,8 @@ struct kvk_pool world_pool(struct num_run *run, const struct world *w, const uin
 void world_read(const struct world *w, int sequence, double *key, double *value);
 /* The same with codebook entries as the matrix units take them: rounded to fp16, their lengths not. */
 void world_read_operands(const struct world *w, int sequence, double *key, double *value);
+/* What fp16 changes of the stored keys' centroids, relative, in the mean; 0 without centroids. */
+double world_key_rounding(const struct world *w);
 /* The block table as the device has it, of int64 if `wide`; the last sequence's unused entries are
 ** not even there. */
 void *world_table(struct num_run *run, const struct world *w, int wide);
