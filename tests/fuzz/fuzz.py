@@ -63,7 +63,7 @@ def fuzz(args, program):
 def minimise(args, program):
     work, seeds = folders(args, os.path.basename(program)[len("fuzz_"):])
     before = len(os.listdir(seeds))
-    done = subprocess.run([program, "-merge=1", "-max_len=8192", seeds, f"{work}/corpus"], stdin=subprocess.DEVNULL,
+    done = subprocess.run([program, "-merge=1", "-use_counters=0", "-max_len=2048", seeds, f"{work}/corpus"], stdin=subprocess.DEVNULL,
                           capture_output=True, errors="replace", cwd=work)
     print(f"{os.path.basename(program)}: {before} seeds, now {len(os.listdir(seeds))}")
     return done.returncode == 0

@@ -95,6 +95,44 @@ static void every_allocation_may_fail_on_the_host(void **state)
     rt_remove(dir);
 }
 
+/* The generator's own allocations, LLVM's not among them: an error, or the same object. */
+static void every_allocation_may_fail_while_compiling(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"copy", "store"}, *const targets[] = {"x86-64-v3", "gfx942",
+                                                                              "sm_90a"};
+    for (int i = 0; i < 6; i++) {
+        struct gen_request request = {
+            .spec_text = "spec 1\nname fp16\nkey float\nkey.format fp16\nvalue float\n"
+                         "value.format fp16\nlayouts aos\nquery native\n",
+            .kind = kinds[i % 2],
+            .layout = "aos",
+            .target = targets[i / 2],
+            .head_size = 64,
+            .value_head_size = 64,
+            .gqa = 1,
+            .page_tokens = 16,
+            .dtype = KVK_BFLOAT16};
+        int n = 0, failures = 0;
+        do {
+            struct gen_artifacts made = {0};
+            kvk_error err = {0};
+            faults_arm(FAULT_MEMORY, ++n, 0);
+            kvk_status status =
+                kvk_generator()->compile(&request, 1u << GEN_EMIT_OBJECT, &made, &err);
+            faults_disarm();
+            failures += status != KVK_OK;
+            if (status && (err.status != status || !*err.text))
+                fail_msg("call %d, %s: status %d, but \"%s\"", n, faults.failed, status, err.text);
+            if (status && status != KVK_E_MEMORY)
+                fail_msg("call %d, %s: status %d: %s", n, faults.failed, status, err.text);
+            kvk_generator()->artifacts_free(&made);
+        } while (faults.failures);
+        printf("# %s for %s: %d allocations\n", request.kind, request.target, n - 1);
+        assert_true(failures > 0);
+    }
+}
+
 /* No thread: the caller's own does the work. */
 static void threads_are_not_needed(void **state)
 {
@@ -236,9 +274,13 @@ int main(int argc, char **argv)
         setenv("TMPDIR", "/dev/shm", 0); /* thousands of files, each synced */
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, disarm)
     const struct CMUnitTest tests[] = {
-        TEST(every_allocation_may_fail_with_a_gpu),  TEST(every_allocation_may_fail_with_a_cache),
-        TEST(every_allocation_may_fail_on_the_host), TEST(threads_are_not_needed),
-        TEST(file_calls_may_fail_while_writing),     TEST(file_calls_may_fail_while_reading),
+        TEST(every_allocation_may_fail_with_a_gpu),
+        TEST(every_allocation_may_fail_with_a_cache),
+        TEST(every_allocation_may_fail_on_the_host),
+        TEST(every_allocation_may_fail_while_compiling),
+        TEST(threads_are_not_needed),
+        TEST(file_calls_may_fail_while_writing),
+        TEST(file_calls_may_fail_while_reading),
         TEST(busy_and_stale_files_are_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
