@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WARM_UP = 2, COPIES = 7, MOST_LAUNCHES = 50 };
+enum { WARM_UP = 2, MOST_LAUNCHES = 50 };
 
 static kvk_status run_unit(void *data, kvk_stream stream, kvk_error *err)
 {
@@ -66,41 +66,6 @@ static kvk_status launch_set(void *data, long i, kvk_stream stream, kvk_error *e
 {
     const struct bench *b = data;
     return b->kind->launch(b, i % b->sets, stream, err);
-}
-
-struct copy {
-    kvk_context *ctx;
-    void *from, *to;
-    size_t bytes;
-};
-
-static kvk_status launch_copy(void *data, long i, kvk_stream stream, kvk_error *err)
-{
-    struct copy *copy = data;
-    (void)i;
-    return kvk_device_copy(copy->ctx, copy->to, copy->from, copy->bytes, stream, err);
-}
-
-kvk_status bench_copy(const struct device *device, double *gbs, kvk_error *err)
-{
-    int host = device_is_host(device);
-    struct copy copy = {.ctx = device->ctx, .bytes = host ? (size_t)128 << 20 : (size_t)2 << 30};
-    struct bench_unit unit = {device, launch_copy, &copy, host ? 1 : 4, NULL};
-    struct bench_times times = {0};
-    kvk_status status = kvk_alloc(copy.ctx, copy.bytes, &copy.from, err);
-    if (!status)
-        status = kvk_alloc(copy.ctx, copy.bytes, &copy.to, err);
-    if (!status)
-        status = kvk_fill(copy.ctx, copy.from, 0x5A, copy.bytes, err);
-    if (!status)
-        status = kvk_fill(copy.ctx, copy.to, 0, copy.bytes, err);
-    if (!status)
-        status = bench_unit_times(&unit, COPIES, &times, err);
-    if (!status)
-        *gbs = 2 * (double)copy.bytes / times.median * 1e-6;
-    kvk_free(copy.ctx, copy.from);
-    kvk_free(copy.ctx, copy.to);
-    return status;
 }
 
 int bench_passed(const struct bench_result *r)

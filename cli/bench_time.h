@@ -42,6 +42,7 @@ struct bench_result {
 /* Verifies, then times. A verdict that fails leaves times zero. */
 kvk_status bench_measure(const struct bench *b, const struct device *device, long repeats, struct bench_result *out,
                          kvk_error *err);
+/* Bytes read and written a nanosecond of the fastest copy there is (bench_copy.c). */
 kvk_status bench_copy(const struct device *device, double *gbs, kvk_error *err);
 int bench_passed(const struct bench_result *result);
 double bench_gbs(const struct bench_result *result);

@@ -133,6 +133,7 @@ set(KVKILN_TUNED_FILES) # specs/tuned/TARGET.lua: measured plan values, docs/tun
 
 set(KVKILN_CLI_SOURCES
   cli/bench_compile.c
+  cli/bench_copy.c
   cli/bench_decode.c
   cli/bench_dequant.c
   cli/bench_graph.c

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bench's captured graphs over a driver library that fails on demand. */
+/* The bench's captured graphs and copies over a driver library that fails on demand. */
 #include "rt.h"
 
+#include "../../cli/bench_copy.c"
 #include "../../cli/bench_graph.c"
+#include "../../cli/bench_time.c"
+
+int device_is_host(const struct device *d) { return !strncmp(d->info.device, "host", 4); }
 
 struct calls {
     long count, last, fail_at;
@@ -126,6 +130,23 @@ static void only_cuda_has_graphs(void **state)
     assert_int_equal(calls.count, 0);
 }
 
+/* The fake runs no kernel: the one that copied nothing must not count, whatever its time was. */
+static void a_copy_kernel_that_copies_nothing_is_not_counted(void **state)
+{
+    (void)state;
+    kvk_error err = {0};
+    double gbs = 0;
+    long before = fake->live;
+    assert_int_equal(fastest_copy(&device, 1 << 20, &gbs, &err), KVK_OK);
+    assert_true(gbs > 0);
+    assert_int_equal(fake->launches, 1 + LAUNCHES); /* one to load it, a captured unit */
+    assert_string_equal(fake->launch[0].function, "copy");
+    assert_int_equal(fake->launch[0].grid, (1 << 20) / 16 / 256);
+    assert_int_equal(fake->launch[0].bytes, 24);
+    assert_int_equal(fake->live, before + 1); /* the module stays */
+    assert_int_equal(fake->unentered, 0);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -134,6 +155,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(launches_are_captured_once_and_replayed, setup, teardown),
         cmocka_unit_test_setup_teardown(a_launch_that_fails_ends_the_capture, setup, teardown),
         cmocka_unit_test_setup_teardown(every_call_may_fail, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copy_kernel_that_copies_nothing_is_not_counted, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(only_cuda_has_graphs, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
