@@ -345,7 +345,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   gen/target.h
   gen/spec.def
   gen/targets.def
-  templates/part_attend.h
+  templates/part_attend.h templates/part_output.h
   templates/part_codebook.h
   templates/part_decode.h
   templates/part_encode.h

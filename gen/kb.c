@@ -24,6 +24,11 @@ struct kb *kb_at(struct kb *k, const char *file, int line)
 
 const struct plan *kb_plan(struct kb *k) { return k->plan; }
 const struct target *kb_target(struct kb *k) { return k->target; }
+
+const struct matrix_ops *kb_matrix(struct kb *k)
+{
+    return k->plan->narrow ? k->target->ops->narrow : k->target->ops->matrix;
+}
 void *kb_llvm_builder(struct kb *k) { return k->builder; }
 void *kb_llvm_module(struct kb *k) { return k->module; }
 void *kb_llvm_context(struct kb *k) { return k->ctx; }

@@ -34,6 +34,9 @@ val kb_uniform(struct kb *k, val x); /* promise: i32 equal in all lanes of the w
 val kb_opaque(struct kb *k, val x);  /* the same i32, unknown to the optimiser: keeps loads inside a loop */
 
 /* ---- roles ---- */
+val kb_mask_merge(struct kb *k, val x, unsigned mask, unsigned bits); /* i32: (x & mask) | bits */
+/* two e4m3fn (or e5m2) bytes, i16 -> i32 f16 pair; NULL where the target has no such conversion */
+val kb_fp8_pair(struct kb *k, bool e5m2, val bytes);
 void kb_barrier(struct kb *k);   /* CTA: memory of the CTA is ordered */
 void kb_warp_sync(struct kb *k); /* warp: shared memory written before is visible after */
 val kb_shuffle_xor(struct kb *k, val x, int mask); /* i32 or f32; all lanes take part */

@@ -173,6 +173,19 @@ int kb_warp_size(struct kb *k) { return k->target->warp; }
 /* ---- roles ---- */
 
 val kb_uniform(struct kb *k, val x) { return k->target->ops->uniform(k, x); }
+val kb_mask_merge(struct kb *k, val x, unsigned mask, unsigned bits)
+{
+    if (k->target->ops->mask_merge)
+        return k->target->ops->mask_merge(k, x, mask, bits);
+    return kb_or(k, kb_andi(k, x, (int)mask), kb_i32(k, (int)bits));
+}
+
+val kb_fp8_pair(struct kb *k, bool e5m2, val bytes)
+{
+    bool there = k->target->flags & TF_FP8_CVT && k->target->ops->fp8_pair;
+    return there ? k->target->ops->fp8_pair(k, e5m2, bytes) : NULL;
+}
+
 val kb_opaque(struct kb *k, val x) { return k->target->ops->opaque(k, x); }
 void kb_barrier(struct kb *k) { k->target->ops->barrier(k); }
 void kb_warp_sync(struct kb *k) { k->target->ops->warp_sync(k); }

@@ -20,8 +20,9 @@ enum {
     STORE_WARPS = 4,
     TIGHT_WARPS = 12, /* of a multiprocessor: 168 registers a thread */
     MAX_KEY_WORDS = 320,
-    CHUNK_TOKENS = 8192, /* 512 truncating accumulations a sum: an error of 3e-5 at most */
-    OTHER_SHARED = 8192  /* tables, token facts */
+    CHUNK_TOKENS = 8192,  /* 512 truncating accumulations a sum: an error of 3e-5 at most */
+    OTHER_SHARED = 8192,  /* tables, token facts */
+    SPREAD_SHARED = 65536 /* a table with a copy for every lane, at most */
 };
 
 static const char *const kind_names[KIND_COUNT] = {"store",   "decode", "unified",
@@ -68,7 +69,7 @@ static int slice(const struct plan *p) { return p->geo.value_head_size / p->dim_
 /* Output sums of a lane. */
 static int accumulators(const struct plan *p)
 {
-    const struct mma_shape *m = &p->target->mma;
+    const struct mma_shape *m = &p->mma;
     return (slice(p) + m->y_tile - 1) / m->y_tile * m->lane_rows * m->ye;
 }
 
@@ -118,7 +119,7 @@ int plan_turn_pitch(const struct plan *p) { return p->geo.value_head_size + 4; }
 int plan_query_bytes(const struct plan *p)
 {
     int planes = p->key_operand == OPERAND_BF16_SPLIT ? 2 : 1;
-    int bytes = planes * 16 * plan_query_pitch(p) * 2 + 2 * 16 * 4;
+    int bytes = planes * p->mma.rows * plan_query_pitch(p) * 2 + 2 * p->mma.rows * 4;
     bool turned = p->spec.value.rotation == ROTATION_HADAMARD;
     int row = turned ? plan_turn_pitch(p) * 4 : 0;
     return bytes > row ? bytes : row;
@@ -126,7 +127,7 @@ int plan_query_bytes(const struct plan *p)
 
 int plan_sums_bytes(const struct plan *p)
 {
-    return (accumulators(p) + 3 * p->target->mma.lane_rows) * p->target->warp * 4;
+    return (accumulators(p) + 3 * p->mma.lane_rows) * p->target->warp * 4;
 }
 
 /* Halves of the lanes' runs of dims in turn: half the memory for two more barriers. */
@@ -134,7 +135,7 @@ int plan_join_passes(const struct plan *p) { return p->dims % 2 || p->dims_overl
 
 int plan_join_bytes(const struct plan *p)
 {
-    return p->token_warps * 16 * (p->geo.value_head_size / plan_join_passes(p) + 2) * 4;
+    return p->token_warps * p->rows * (p->geo.value_head_size / plan_join_passes(p) + 2) * 4;
 }
 
 int plan_tile_bytes(const struct plan *p)
@@ -151,12 +152,13 @@ static void share_warps(struct plan *p)
     int others = p->warps / p->dim_warps;
     p->token_warps = p->kind == KIND_DECODE ? others : 1;
     p->row_warps = p->kind == KIND_DECODE ? 1 : others;
-    p->rows = 16 * p->row_warps;
+    p->rows = p->mma.rows * p->row_warps;
 }
 
 static bool rows_fit(const struct plan *p)
 {
-    return plan_tile_bytes(p) + OTHER_SHARED <= p->target->shared_bytes;
+    int tables = p->spread_tables ? 2 * SPREAD_SHARED : 0;
+    return plan_tile_bytes(p) + OTHER_SHARED + tables <= p->target->shared_bytes;
 }
 
 /* dim_warps, warps and who does what: as few warps a row as registers allow, CTAs that fit. */
@@ -164,15 +166,15 @@ static void plan_warps(struct plan *p)
 {
     const struct target *t = p->target;
     int most = t->registers > 256 ? MAX_ACCUMULATORS : MAX_ACCUMULATORS / 2;
-    bool wide = t->mma.groups == 1 || (t->mma.groups == 2 && p->geo.head_size > 128);
+    bool wide = p->mma.groups == 1 || (p->mma.groups == 2 && p->geo.head_size > 128);
     if (wide) /* a lane holds (half of) whole operand rows: the registers are theirs */
         most /= 2;
     p->warps = pick(p, PLAN_warps, ATTEND_WARPS);
     p->dim_warps = 1;
     while (accumulators(p) > most && p->dim_warps < p->warps && slice(p) % 2 == 0)
         p->dim_warps *= 2;
-    p->dims = (slice(p) + t->mma.y_tile - 1) / t->mma.y_tile;
-    p->dims_overlap = slice(p) % t->mma.y_tile ? slice(p) - p->dims : 0;
+    p->dims = (slice(p) + p->mma.y_tile - 1) / p->mma.y_tile;
+    p->dims_overlap = slice(p) % p->mma.y_tile ? slice(p) - p->dims : 0;
     because(p, "dim_warps", "a lane keeps %d output sums, at most %d", accumulators(p), most);
     p->chunk_tokens = p->kind == KIND_UNIFIED ? CHUNK_TOKENS : 0;
     share_warps(p);
@@ -209,7 +211,7 @@ static void plan_turn(struct plan *p)
 static void plan_step(struct plan *p)
 {
     const struct target *t = p->target;
-    bool two = t->mma.y_tile == 8 && accumulators(p) <= 32 && p->key_operand == OPERAND_F16 &&
+    bool two = p->mma.y_tile == 8 && accumulators(p) <= 32 && p->key_operand == OPERAND_F16 &&
                p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
     p->subtiles = pick(p, PLAN_subtiles, two ? 2 : t->mma.k_tiles);
     because(p, "subtiles", "%s",
@@ -223,24 +225,59 @@ static void plan_step(struct plan *p)
             p->paged_subtiles ? "16 tokens always lie in one page and share its look-up"
                               : "pages end inside 16 tokens: each token looks its page up");
     bool small = accumulators(p) <= 64 && p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
-    p->prefetch = pick(p, PLAN_prefetch, t->family != FAMILY_HOST && t->mma.groups > 2 && small);
+    p->prefetch = pick(p, PLAN_prefetch, t->family != FAMILY_HOST && p->mma.groups > 2 && small);
     because(p, "prefetch", "%s",
             p->prefetch ? "codes of the next step are in flight while this one is computed"
                         : "no registers (or, on a CPU, no use) for a step in flight");
+}
+
+/* The narrow form takes two Y tiles at once: every warp's dims must come in twos (see plan_warps). */
+static bool narrow_possible(const struct plan *p)
+{
+    int d = p->geo.value_head_size;
+    if (p->spec.value.rotation == ROTATION_HADAMARD) /* part_unrotate.c turns 16 rows */
+        return false;
+    return p->kind == KIND_DECODE && p->target->narrow.rows &&
+           (d % 64 == 0 || (d % 16 == 0 && d < 256));
+}
+
+static void plan_form(struct plan *p)
+{
+    bool few = p->geo.gqa <= p->target->narrow.rows;
+    p->narrow = pick(p, PLAN_narrow, few && narrow_possible(p));
+    p->mma = p->narrow ? p->target->narrow : p->target->mma;
+    because(p, "narrow", "%s",
+            p->narrow ? "a KV head's query rows fit 8: half the products and sums"
+                      : "tiles of 16 query rows");
+}
+
+/* 8 to 64 KiB a table: for targets where three CTAs have them. */
+static void plan_tables(struct plan *p)
+{
+    bool room = p->target->family == FAMILY_NVPTX && p->target->shared_bytes >= 3 * 65536;
+    p->spread_tables = pick(p, PLAN_spread_tables, p->kind == KIND_DECODE && room);
+    because(p, "spread_tables", "%s",
+            p->spread_tables
+                ? "a copy for every lane: no bank conflicts, addresses by one permutation"
+                : "one copy of a look-up table: shared memory is for more CTAs");
 }
 
 static void plan_attend(struct plan *p)
 {
     const struct target *t = p->target;
     plan_operands(p);
+    plan_form(p);
+    plan_tables(p);
     plan_warps(p);
     plan_turn(p);
     plan_step(p);
-    bool tight = p->spec.key.bits <= 4 && p->geo.head_size <= 128 && p->subtiles == 1 &&
-                 p->paged_subtiles && p->prefetch && !p->geo.options &&
+    bool plain = p->paged_subtiles && p->prefetch && !p->geo.options &&
                  p->key_operand == OPERAND_F16 && !p->slot.key.norm_at_read &&
-                 !p->slot.value.norm_at_read; /* else it would spill */
-    int fit = TIGHT_WARPS / p->warps;         /* 3, but where a table sets warps */
+                 !p->slot.value.norm_at_read;
+    bool tight = plain && (p->narrow ? p->geo.head_size <= 256
+                                     : p->spec.key.bits <= 4 && p->geo.head_size <= 128 &&
+                                           p->subtiles == 1); /* else it would spill */
+    int fit = TIGHT_WARPS / p->warps;                         /* 3, but where a table sets warps */
     bool limited = t->family == FAMILY_NVPTX && t->flags & TF_BULK_COPY && tight && fit > 1;
     p->min_ctas = pick(p, PLAN_min_ctas, limited ? fit : 0);
     because(p, "min_ctas", "%s",
@@ -299,6 +336,8 @@ static kvk_status check_set(const struct plan *p, kvk_error *err)
         return refuse_set(p, err, PLAN_warps, "powers of two whose query rows fit shared memory");
     if (set[PLAN_subtiles] != TUNED_RULE && set[PLAN_subtiles] % p->target->mma.k_tiles)
         return refuse_set(p, err, PLAN_subtiles, "2: one product takes the weights of 32 tokens");
+    if (set[PLAN_narrow] > 0 && !narrow_possible(p))
+        return refuse_set(p, err, PLAN_narrow, "0");
     if (p->target->family != FAMILY_NVPTX && set[PLAN_min_ctas] > 0)
         return refuse_set(p, err, PLAN_min_ctas, "0: only sm_ targets limit registers");
     return KVK_OK;
@@ -412,6 +451,7 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
     put_field(&t, p, "warps", p->warps);
     put_field(&t, p, "threads", p->threads);
     if (p->kind == KIND_DECODE || p->kind == KIND_UNIFIED) {
+        put_field(&t, p, "narrow", p->narrow);
         put_field(&t, p, "rows", p->rows);
         put_field(&t, p, "row_warps", p->row_warps);
         put_field(&t, p, "token_warps", p->token_warps);
@@ -426,6 +466,7 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         put_field(&t, p, "prefetch", p->prefetch);
         put_field(&t, p, "min_ctas", p->min_ctas);
         put_field(&t, p, "held_masks", p->held_masks);
+        put_field(&t, p, "spread_tables", p->spread_tables);
         put_operand(&t, p, "key_operand", p->key_operand);
         put_operand(&t, p, "value_operand", p->value_operand);
     } else {

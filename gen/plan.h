@@ -44,7 +44,9 @@ struct plan {
     int warps, threads;       /* a CTA */
     int vectors;              /* store, dequant, merge, copy: (row, head) pairs a CTA = warps */
     /* decode, unified */
-    int rows;                 /* query rows a CTA: decode 16; unified 16 a row warp */
+    int narrow;               /* 1: the matrix unit's form for up to 8 query rows */
+    struct mma_shape mma;     /* of that form */
+    int rows;                 /* query rows a CTA: decode 16 or, narrow, 8; unified 16 a row warp */
     int row_warps;            /* warps with rows of their own (unified) */
     int token_warps;          /* warps that share rows and split tokens (decode) */
     int dim_warps;            /* warps that share rows and tokens and split the value dims */
@@ -57,6 +59,7 @@ struct plan {
     int turn_rows;            /* output rows rotated back at a time, as many as shared memory holds; 0: none are */
     int prefetch;             /* 1: codes of the next step are loaded before this one is computed */
     int held_masks;           /* 1: masks of value codes are kept in registers */
+    int spread_tables;        /* 1: look-up tables have a copy for every lane */
     enum plan_operand key_operand, value_operand; /* how K and Q, V and P meet in the matrix unit */
     int max_registers;        /* nvptx: cap handed to the assembler, 0 = none */
     int min_ctas;             /* CTAs a multiprocessor that registers are limited for, 0 = none */
@@ -78,8 +81,8 @@ kvk_status plan_make_set(const struct spec *spec, const struct geometry *geo, co
 /* For people: one "field value  # reason" line each. Returns the length needed. */
 size_t plan_print(const struct plan *plan, char *text, size_t cap);
 
-/* One 16-row query tile in shared memory: operand planes of plan_query_pitch 16-bit elements a row (OPERAND_SCALED: bytes),
-** then 16 f32 row factors and 16 sums of the row's elements. */
+/* One query tile in shared memory: operand planes of plan_query_pitch 16-bit elements a row (OPERAND_SCALED: bytes),
+** then f32 row factors and sums of the row's elements. */
 int plan_query_pitch(const struct plan *plan);
 int plan_query_bytes(const struct plan *plan);
 /* One warp's sums; what joining the token warps of a decode CTA takes; and all that serves rows: decode uses one block for the

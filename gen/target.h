@@ -2,16 +2,19 @@
 /*
 ** target.h - what a target supplies: a row of facts (targets.def) and its family's roles.
 **
-** Matrix role. All families compute X (16 query rows) times Y (tokens or dims), fp32 accumulation, 16 * k_tiles along k a
+** Matrix role. All families compute X (`rows` query rows) times Y (tokens or dims), fp32 accumulation, 16 * k_tiles along k a
 ** step:
-**   X operand, result: a lane holds `lane_rows` of the 16 rows, x_row(i); the two agree, so that a result becomes an operand
-**   Y operand: a lane holds one y of `y_tile`, y_index()
+**   result: a lane holds `lane_rows` of the rows, x_row(i)
+**   X operand: a lane holds `operand_rows` of them, operand_row(i)
+**   Y operand: a lane holds one y of `y_tile`, y_index(); a product takes `tiles` such tiles at once
 **   along k: lanes form `groups` groups; a lane of group() holds `ke` consecutive elements of ITS share. Which k they are for
 **            the hardware does not matter as long as X and Y agree: X and Y operands hold the k of the same (group, step, e).
-**   result: a lane holds, for each of its rows, `ye` elements; result_y(e) is the y of element e
+**   result: a lane holds, for each of its rows, `ye` elements of a tile; result_y(e) is the y of element e
 **   Results over 16 * k_tiles y (16 / y_tile tiles for each 16) become the X operand of the next product (its k = those y) by
 **   x_from_result; k_index(e) names the y (0 .. 16 * k_tiles - 1) that element e of that operand, and so of the matching Y
 **   operand, stands for: the first ke / k_tiles elements lie in the first 16, and so on.
+** A family may have two forms: `matrix` with 16 rows, and `narrow`, where Y is the hardware's operand of 16 rows and X the one
+** of 8: half the products, result registers and softmax work for up to 8 query rows.
 ** 16-bit elements travel in pairs: i32, lower element in bits 0-15.
 */
 #ifndef KVKILN_GEN_TARGET_H
@@ -19,6 +22,7 @@
 
 #include "kb.h"
 
+struct target;
 enum family { FAMILY_HOST, FAMILY_NVPTX, FAMILY_AMDGCN };
 
 enum {
@@ -37,7 +41,30 @@ enum {
     TF_ONE_CONSTANT = 4096 /* three-operand instructions take one constant, and from a register */
 };
 
-struct mma_shape { int lane_rows, groups, ke, y_tile, ye, k_tiles; };
+struct mma_shape { int lane_rows, groups, ke, y_tile, ye, k_tiles, rows, operand_rows, tiles; };
+
+struct matrix_ops {
+    val (*x_row)(struct kb *k, int i);
+    val (*operand_row)(struct kb *k, int i);
+    val (*y_index)(struct kb *k);
+    val (*group)(struct kb *k);
+    val (*result_y)(struct kb *k, int e);
+    val (*k_index)(struct kb *k, int e);
+    int (*reduce_masks)(const struct target *t, int masks[4]); /* xor masks that join the lanes sharing result rows */
+    int (*group_masks)(const struct target *t, int masks[4]);  /* xor masks that join the groups of one y_index */
+    int (*y_masks)(const struct target *t, int masks[4]);      /* xor masks that join the y_index of one group */
+    /* acc[tiles * lane_rows * ye] += x[operand_rows * ke/2] * y[tiles * ke/2]; type KB_F16 or KB_BF16; acc index =
+    ** (tile * lane_rows + row) * ye + e */
+    void (*mma)(struct kb *k, int type, val *acc, const val *x, const val *y);
+    /* TF_MFMA_SCALED, NULL elsewhere: acc[ye] += x y 2^(scale - 127) over 32 elements a group. Y: the lane's 32 E2M1 codes of
+    ** its group (y[4] words, element 0 lowest) and their scale byte; X: e4m3, x[8] words in two runs of 16 bytes, run h of a
+    ** lane being elements `first` .. of `group`, which is not its own. lane_rows is 1. */
+    void (*mma_scaled)(struct kb *k, val *acc, const val *x, const val *y, val scale);
+    void (*scaled_x)(struct kb *k, int run, val *group, val *first);
+    /* results over 16 * k_tiles y: r[tile][row][e] f32 -> pairs[operand row * ke/2 + p] of `type` */
+    void (*x_from_result)(struct kb *k, int type, const val *r, val *pairs);
+};
+extern const struct matrix_ops matrix_nvptx, matrix_nvptx_narrow, matrix_amdgcn, matrix_host, matrix_host_narrow;
 
 struct target {
     const char *name;      /* "sm_90a", "gfx942", "x86-64-v3" */
@@ -47,7 +74,7 @@ struct target {
     int warp;              /* lanes */
     int shared_bytes;      /* most shared memory a CTA may have */
     int registers;         /* most a thread may have at 128 threads a CTA, 0 = no such limit */
-    struct mma_shape mma;
+    struct mma_shape mma, narrow; /* narrow.rows 0: the family has no such form */
     const struct target_ops *ops;
 };
 
@@ -75,25 +102,10 @@ struct target_ops {
     val (*rsqrt)(struct kb *k, val x);
     val (*rcp)(struct kb *k, val x);
     val (*byte_perm)(struct kb *k, val a, val b, unsigned selector); /* NULL: generic shifts */
+    val (*mask_merge)(struct kb *k, val x, unsigned mask, unsigned bits); /* (x & mask) | bits; NULL: generic */
+    val (*fp8_pair)(struct kb *k, int e5m2, val i16); /* two e4m3fn or e5m2 bytes -> i32 f16 pair, NaN kept; NULL: none */
     val (*pack_half)(struct kb *k, val lo, val hi, int type);        /* NULL: generic */
-    /* matrix role, see above */
-    val (*x_row)(struct kb *k, int i);
-    val (*y_index)(struct kb *k);
-    val (*group)(struct kb *k);
-    val (*result_y)(struct kb *k, int e);
-    val (*k_index)(struct kb *k, int e);
-    int (*reduce_masks)(const struct target *t, int masks[4]); /* xor masks that join the lanes sharing result rows */
-    int (*group_masks)(const struct target *t, int masks[4]);  /* xor masks that join the groups of one y_index */
-    int (*y_masks)(const struct target *t, int masks[4]);      /* xor masks that join the y_index of one group */
-    /* acc[lane_rows * ye] += x[lane_rows * ke/2] * y[ke/2]; type KB_F16 or KB_BF16; acc index = row * ye + e */
-    void (*mma)(struct kb *k, int type, val *acc, const val *x, const val *y);
-    /* TF_MFMA_SCALED, NULL elsewhere: acc[ye] += x y 2^(scale - 127) over 32 elements a group. Y: the lane's 32 E2M1 codes of
-    ** its group (y[4] words, element 0 lowest) and their scale byte; X: e4m3, x[8] words in two runs of 16 bytes, run h of a
-    ** lane being elements `first` .. of `group`, which is not its own. lane_rows is 1. */
-    void (*mma_scaled)(struct kb *k, val *acc, const val *x, const val *y, val scale);
-    void (*scaled_x)(struct kb *k, int run, val *group, val *first);
-    /* results over 16 * k_tiles y: r[tile][row][e] f32 -> pairs[row * ke/2 + p] of `type` */
-    void (*x_from_result)(struct kb *k, int type, const val *r, val *pairs);
+    const struct matrix_ops *matrix, *narrow; /* narrow may be NULL */
 };
 
 extern const struct target_ops target_ops_nvptx, target_ops_amdgcn, target_ops_host;
@@ -112,6 +124,7 @@ val kb_intrinsic(struct kb *k, const char *name, const int *overloads, int nover
 /* Inline assembly; `effects` adds sideeffect, convergent and a memory clobber. */
 val kb_asm(struct kb *k, int result, const val *args, int nargs, const char *text, const char *constraints, bool effects);
 const struct target *kb_target(struct kb *k);
+const struct matrix_ops *kb_matrix(struct kb *k); /* of the plan's form */
 void *kb_llvm_builder(struct kb *k);  /* LLVMBuilderRef */
 void *kb_llvm_module(struct kb *k);   /* LLVMModuleRef */
 void *kb_llvm_context(struct kb *k);  /* LLVMContextRef */

@@ -397,6 +397,22 @@ static void x_from_result(struct kb *k, int type, const val *r, val *pairs)
             pairs[p] = own[p];
 }
 
+const struct matrix_ops matrix_amdgcn = {
+    .x_row = x_row,
+    .operand_row = x_row,
+    .y_index = row_of_lane,
+    .group = group,
+    .result_y = result_y,
+    .k_index = k_index,
+    .reduce_masks = reduce_masks,
+    .group_masks = group_masks,
+    .y_masks = y_masks,
+    .mma = mma,
+    .mma_scaled = mma_scaled,
+    .scaled_x = scaled_x,
+    .x_from_result = x_from_result,
+};
+
 const struct target_ops target_ops_amdgcn = {
     .triple = "amdgcn-amd-amdhsa",
     .reloc_pic = 1,
@@ -422,16 +438,5 @@ const struct target_ops target_ops_amdgcn = {
     .rcp = rcp_approx,
     .byte_perm = byte_perm,
     .pack_half = pack_half,
-    .x_row = x_row,
-    .y_index = row_of_lane,
-    .group = group,
-    .result_y = result_y,
-    .k_index = k_index,
-    .reduce_masks = reduce_masks,
-    .group_masks = group_masks,
-    .y_masks = y_masks,
-    .mma = mma,
-    .mma_scaled = mma_scaled,
-    .scaled_x = scaled_x,
-    .x_from_result = x_from_result,
+    .matrix = &matrix_amdgcn,
 };

@@ -321,13 +321,13 @@ static val widen(struct kb *k, int type, const val *pairs, int n)
                           : kb_bitcast(k, kb_shli(k, words, 16), KB_VEC(KB_F32, n));
 }
 
-static void mma(struct kb *k, int type, val *acc, const val *x, const val *y)
+/* a in the order of the registers: (row, k half) = (0,0) (1,0) (0,1) (1,1) */
+static void product(struct kb *k, int type, val *acc, const val order[4], const val y[2])
 {
     val buffer[MMA_BUFFERS];
     buffer[0] = LLVMGetFirstInstruction(LLVMGetEntryBasicBlock(function_of(k)));
     for (int i = 1; i < MMA_BUFFERS; i++)
         buffer[i] = LLVMGetNextInstruction(buffer[i - 1]);
-    val order[4] = {x[0], x[2], x[1], x[3]}; /* (row, k half) = (0,0) (1,0) (0,1) (1,1) */
     val a = widen(k, type, order, 8);
     val b = widen(k, type, y, 4);
     val c = kb_vec(k, acc, 4);
@@ -340,6 +340,16 @@ static void mma(struct kb *k, int type, val *acc, const val *x, const val *y)
         acc[i] = kb_extract(k, r, i);
 }
 
+static void mma(struct kb *k, int type, val *acc, const val *x, const val *y)
+{
+    product(k, type, acc, (const val[]){x[0], x[2], x[1], x[3]}, y);
+}
+
+static void narrow_mma(struct kb *k, int type, val *acc, const val *x, const val *y)
+{
+    product(k, type, acc, (const val[]){y[0], y[2], y[1], y[3]}, x);
+}
+
 static void x_from_result(struct kb *k, int type, const val *r, val *pairs)
 {
     for (int row = 0; row < 2; row++)
@@ -347,6 +357,62 @@ static void x_from_result(struct kb *k, int type, const val *r, val *pairs)
             pairs[row * 2 + half] =
                 kb_pack_half(k, r[(half * 2 + row) * 2], r[(half * 2 + row) * 2 + 1], type);
 }
+
+/* The narrow form: as NVIDIA's, see target_nvptx.c. */
+static val narrow_x_row(struct kb *k, int i) { return result_y(k, i); }
+static val narrow_row(struct kb *k, int i) { return i ? kb_i32(k, 0) : y_index(k); }
+static val narrow_y(struct kb *k, int e) { return e ? kb_i32(k, 0) : y_index(k); }
+
+/* Element (row 2c + i, column g) of 8 x 8 is the lane 4 (2c + i) + g / 2's, half g % 2. */
+static val transpose(struct kb *k, val pair)
+{
+    val column = y_index(k);
+    val odd = kb_icmpi(k, KB_NE, kb_andi(k, column, 1), 0);
+    val first = kb_shli(k, group_of(k), 3);
+    first = kb_add(k, first, kb_lshri(k, column, 1));
+    val a = kb_shuffle(k, pair, first);
+    val b = kb_shuffle(k, pair, kb_addi(k, first, 4));
+    val a_low = kb_andi(k, a, 0xffff), a_high = kb_lshri(k, a, 16);
+    val low = kb_or(k, a_low, kb_shli(k, b, 16));
+    val high = kb_or(k, a_high, kb_andi(k, b, (int)0xffff0000u));
+    return kb_select(k, odd, high, low);
+}
+
+static void narrow_x_from_result(struct kb *k, int type, const val *r, val *pairs)
+{
+    for (int tile = 0; tile < 2; tile++) {
+        val pair = kb_pack_half(k, r[tile * 2], r[tile * 2 + 1], type);
+        pairs[tile] = transpose(k, pair);
+    }
+}
+
+const struct matrix_ops matrix_host = {
+    .x_row = x_row,
+    .operand_row = x_row,
+    .y_index = y_index,
+    .group = group_of,
+    .result_y = result_y,
+    .k_index = k_index,
+    .reduce_masks = reduce_masks,
+    .group_masks = reduce_masks,
+    .y_masks = y_masks,
+    .mma = mma,
+    .x_from_result = x_from_result,
+};
+
+const struct matrix_ops matrix_host_narrow = {
+    .x_row = narrow_x_row,
+    .operand_row = narrow_row,
+    .y_index = y_index,
+    .group = group_of,
+    .result_y = narrow_y,
+    .k_index = k_index,
+    .reduce_masks = y_masks,
+    .group_masks = reduce_masks,
+    .y_masks = y_masks,
+    .mma = narrow_mma,
+    .x_from_result = narrow_x_from_result,
+};
 
 const struct target_ops target_ops_host = {
     .triple = "x86_64-unknown-linux-gnu",
@@ -367,14 +433,6 @@ const struct target_ops target_ops_host = {
     .log2 = log2_host,
     .rsqrt = rsqrt_host,
     .rcp = rcp_host,
-    .x_row = x_row,
-    .y_index = y_index,
-    .group = group_of,
-    .result_y = result_y,
-    .k_index = k_index,
-    .reduce_masks = reduce_masks,
-    .group_masks = reduce_masks,
-    .y_masks = y_masks,
-    .mma = mma,
-    .x_from_result = x_from_result,
+    .matrix = &matrix_host,
+    .narrow = &matrix_host_narrow,
 };

@@ -5,7 +5,8 @@
 **
 ** lane = 4 g + c. X is the A operand (query rows g and g+8), Y the B operand (y = g, k shares by
 ** c), the result holds rows g, g+8 and y = 2c, 2c+1; so two results over 8 y each are the A operand
-** over those 16 y, without moving anything.
+** over those 16 y, without moving anything. The narrow form swaps the operands: two Y tiles are A, X is B
+** (query row g), the result holds y = g of both tiles and query rows 2c, 2c+1; it becomes B by a transposition.
 */
 #include <llvm-c/Core.h>
 #include <llvm-c/Target.h>
@@ -113,6 +114,20 @@ static val byte_perm(struct kb *k, val a, val b, unsigned selector)
     return KB_CALL("llvm.nvvm.prmt", a, b, kb_i32(k, selector));
 }
 
+/* One lop3 (0xea: a & b | c). Of an and and an or with two constants the assembler makes two, so the second constant is
+** given as a register. */
+static val mask_merge(struct kb *k, val x, unsigned mask, unsigned bits)
+{
+    const val args[] = {x, kb_i32(k, (int)mask), kb_i32(k, (int)bits)};
+    return kb_asm(k, KB_I32, args, 3, "lop3.b32 $0, $1, $2, $3, 0xea;", "=r,r,n,r", false);
+}
+
+static val fp8_pair(struct kb *k, int e5m2, val bytes)
+{
+    const char *name = e5m2 ? "llvm.nvvm.e5m2x2.to.f16x2.rn" : "llvm.nvvm.e4m3x2.to.f16x2.rn";
+    return kb_bitcast(k, KB_CALL(name, bytes), KB_I32);
+}
+
 /* One cvt.rn.{f16x2,bf16x2}.f32. */
 static val pack_half(struct kb *k, val lo, val hi, int type)
 {
@@ -148,21 +163,32 @@ static int y_masks(const struct target *t, int masks[4])
     return 3;
 }
 
-static void mma(struct kb *k, int type, val *acc, const val *x, const val *y)
+/* a in the order of the registers: (row, k half) = (0,0) (1,0) (0,1) (1,1) */
+static void product(struct kb *k, int type, val *acc, const val a[4], const val b[2])
 {
-    val a[6] = {x[0], x[2], x[1],
-                x[3], y[0], y[1]}; /* registers: (row, k half) = (0,0) (1,0) (0,1) (1,1) */
+    val all[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
     const char *name = "llvm.nvvm.mma.m16n8k16.row.col.bf16";
     if (type == KB_F16) {
         name = "llvm.nvvm.mma.m16n8k16.row.col.f32.f32";
         for (int i = 0; i < 6; i++)
-            a[i] = kb_bitcast(k, a[i], KB_VEC(KB_F16, 2));
+            all[i] = kb_bitcast(k, all[i], KB_VEC(KB_F16, 2));
     }
-    val r = KB_CALL(name, a[0], a[1], a[2], a[3], a[4], a[5], acc[0], acc[1], acc[2], acc[3]);
+    val r = KB_CALL(name, all[0], all[1], all[2], all[3], all[4], all[5], acc[0], acc[1], acc[2],
+                    acc[3]);
     if (LLVMGetTypeKind(LLVMTypeOf(r)) != LLVMStructTypeKind)
         return; /* the intrinsic was refused; the error is kept */
     for (unsigned i = 0; i < 4; i++)
         acc[i] = LLVMBuildExtractValue(kb_llvm_builder(k), r, i, "");
+}
+
+static void mma(struct kb *k, int type, val *acc, const val *x, const val *y)
+{
+    product(k, type, acc, (const val[]){x[0], x[2], x[1], x[3]}, y);
+}
+
+static void narrow_mma(struct kb *k, int type, val *acc, const val *x, const val *y)
+{
+    product(k, type, acc, (const val[]){y[0], y[2], y[1], y[3]}, x);
 }
 
 static void x_from_result(struct kb *k, int type, const val *r, val *pairs)
@@ -172,6 +198,48 @@ static void x_from_result(struct kb *k, int type, const val *r, val *pairs)
             pairs[row * 2 + half] =
                 kb_pack_half(k, r[(half * 2 + row) * 2], r[(half * 2 + row) * 2 + 1], type);
 }
+
+static val narrow_x_row(struct kb *k, int i) { return result_y(k, i); }
+static val narrow_row(struct kb *k, int i) { return i ? kb_i32(k, 0) : y_index(k); }
+static val narrow_y(struct kb *k, int e) { return e ? kb_i32(k, 0) : y_index(k); }
+
+/* 8 x 8 16-bit elements: the pair (row g; columns 2c, 2c+1) becomes (rows 2c, 2c+1; column g). */
+static void narrow_x_from_result(struct kb *k, int type, const val *r, val *pairs)
+{
+    for (int tile = 0; tile < 2; tile++) {
+        val pair = kb_pack_half(k, r[tile * 2], r[tile * 2 + 1], type);
+        pairs[tile] = kb_asm(k, KB_I32, &pair, 1, "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;",
+                             "=r,r", true);
+    }
+}
+
+const struct matrix_ops matrix_nvptx = {
+    .x_row = x_row,
+    .operand_row = x_row,
+    .y_index = y_index,
+    .group = group_of,
+    .result_y = result_y,
+    .k_index = k_index,
+    .reduce_masks = reduce_masks,
+    .group_masks = reduce_masks,
+    .y_masks = y_masks,
+    .mma = mma,
+    .x_from_result = x_from_result,
+};
+
+const struct matrix_ops matrix_nvptx_narrow = {
+    .x_row = narrow_x_row,
+    .operand_row = narrow_row,
+    .y_index = y_index,
+    .group = group_of,
+    .result_y = narrow_y,
+    .k_index = k_index,
+    .reduce_masks = y_masks,
+    .group_masks = reduce_masks,
+    .y_masks = y_masks,
+    .mma = narrow_mma,
+    .x_from_result = narrow_x_from_result,
+};
 
 const struct target_ops target_ops_nvptx = {
     .triple = "nvptx64-nvidia-cuda",
@@ -199,15 +267,9 @@ const struct target_ops target_ops_nvptx = {
     .rsqrt = rsqrt_approx,
     .rcp = rcp_approx,
     .byte_perm = byte_perm,
+    .mask_merge = mask_merge,
+    .fp8_pair = fp8_pair,
     .pack_half = pack_half,
-    .x_row = x_row,
-    .y_index = y_index,
-    .group = group_of,
-    .result_y = result_y,
-    .k_index = k_index,
-    .reduce_masks = reduce_masks,
-    .group_masks = reduce_masks,
-    .y_masks = y_masks,
-    .mma = mma,
-    .x_from_result = x_from_result,
+    .matrix = &matrix_nvptx,
+    .narrow = &matrix_nvptx_narrow,
 };

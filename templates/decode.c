@@ -4,7 +4,7 @@
 ** to 16 (token, head) rows: the cache is decoded once for all of them. Its warps take steps in turn
 ** and are joined at the end; splits are joined by template_reduce.
 */
-#include "part_attend.h"
+#include "part_output.h"
 #include "part_rows.h"
 #include "part_unrotate.h"
 #include "templates.h"
@@ -53,7 +53,7 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
     val full = kb_icmpi(K, KB_NE, kb_param(K, "full"), 0);
     for (int i = 0; i < a->shape.lane_rows; i++) {
         val head, valid;
-        val token = rows_token(K, &w->rows, kb_target(K)->ops->x_row(K, i), &head, &valid);
+        val token = rows_token(K, &w->rows, kb_matrix(K)->x_row(K, i), &head, &valid);
         val position = kb_add(K, oldest, token);
         val reach = kb_addi(K, kb_sub(K, position, window), 1);
         val first = kb_select(K, windowed, kb_smax(K, reach, begin), begin);

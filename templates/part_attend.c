@@ -10,13 +10,15 @@ void attend_begin(struct kb *k, struct attend *a, val head)
 {
     const struct plan *p = kb_plan(K);
     const struct target *t = kb_target(K);
-    *a = (struct attend){.plan = p, .shape = t->mma};
+    *a = (struct attend){.plan = p, .shape = p->mma};
     a->y_tiles = 16 / a->shape.y_tile;
     a->key_run = p->geo.head_size / a->shape.groups;
     a->dims = p->dims;
     a->head = slot_head(K, head);
-    a->y = t->ops->y_index(K);
-    a->group = t->ops->group(K);
+    a->y = kb_matrix(K)->y_index(K);
+    a->group = kb_matrix(K)->group(K);
+    a->y_steps = slot_steps(K, &a->head, a->y);
+    a->k_steps = slot_steps(K, &a->head, kb_matrix(K)->k_index(K, 0));
     val slice = kb_remi(K, kb_warp(K), p->dim_warps);
     a->dim_base = kb_muli(K, slice, p->geo.value_head_size / p->dim_warps);
     attend_tables(K, a);
@@ -107,7 +109,7 @@ void attend_range(struct kb *k, const struct attend *a, val start, val end, int 
 
 void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s)
 {
-    int masks[4], n = kb_target(K)->ops->reduce_masks(kb_target(K), masks);
+    int masks[4], n = kb_matrix(K)->reduce_masks(kb_target(K), masks);
     for (int row = 0; row < a->shape.lane_rows; row++)
         for (int i = 0; i < n; i++) {
             val l = kb_shuffle_xor(K, s->l[row], masks[i]);

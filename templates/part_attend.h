@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_attend.h - attention of 16 query rows to a range of cached tokens by one warp: what decode
+** part_attend.h - attention of 16 query rows (8 in the narrow form) to a range of cached tokens by one warp: what decode
 ** and unified share.
 **
 ** A step takes 16 * subtiles tokens. Codes go from memory straight into registers in the order the
@@ -29,6 +29,13 @@ enum {
     ATTEND_SUMS = 256, ATTEND_MASKS = 10 /* bits below an f16's exponent */
 };
 
+/* A table in shared memory, one copy or one a lane (plan->spread_tables): then no two lanes ever meet in a bank. */
+struct attend_lookup {
+    val base;              /* NULL: the codec has none */
+    val lane;              /* i32: the lane's copy inside a row of copies; NULL with one copy */
+    int pitch;             /* bytes from one entry to the next, a power of two */
+};
+
 /* Fixed for a warp. */
 struct attend {
     const struct plan *plan;
@@ -37,9 +44,10 @@ struct attend {
     int key_run, dims;     /* elements of a K row, dims of a V row that a lane holds */
     struct slot_head head;
     val y, group, dim_base;/* i32; dim_base: first value dim of this warp */
+    val y_steps, k_steps;  /* i64 bytes: from a subtile's first token to those of y and of the first k, in one page */
     val table;             /* block table of the sequence */
     val length;            /* i32 cached tokens of the sequence, > 0 where codes are loaded */
-    val key_table, value_table; /* shared: pair tables, NULL if the codec has none */
+    struct attend_lookup key_table, value_table; /* pair tables */
     val squares_table, repeated; /* part_squares.c: squares of value centroids; dims at the lane's first that others count */
     val mask[ATTEND_MASKS];/* i32: of value codes that begin at this bit, NULL where the plan holds none */
     val query, scratch;    /* shared: this warp's query tile, token facts */
@@ -99,6 +107,8 @@ void attend_value_masks(struct kb *k, struct attend *a); /* fills a->mask; outsi
 double attend_value_factor(const struct attend *a, int dim);
 /* part_tables.c: pair tables in shared memory, and look-ups. */
 void attend_tables(struct kb *k, struct attend *a);
+/* Address of the entry whose index is the `bits` bits at bit `at` of a word string. */
+val attend_entry(struct kb *k, const struct attend_lookup *t, const val *words, int at, int bits);
 /* `bits` bits at bit `at` of a word string, times `scale` (a power of two). */
 val attend_bits(struct kb *k, const val *words, int at, int bits, int scale);
 /* Two bytes, in bits 0-7 and 16-23, of an 8-bit float format -> f16 pair. */
@@ -117,34 +127,5 @@ void attend_range(struct kb *k, const struct attend *a, val start, val end, int 
 void attend_chunks(struct kb *k, const struct attend *a, val start, val end, int stride, val buffer, struct attend_sums *s);
 /* Joins the lanes' partial l and z, adds z to every output sum. */
 void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s);
-
-/* part_join.c, decode: joins the token warps' sums and writes the CTA's rows, finished (`single`) or as
-** partial results (normalised f32, log2 of the denominator) for template_reduce. */
-struct attend_row {
-    val valid;                /* i1: the row exists */
-    val head;                 /* i32 query head, for the sink */
-    val out, lse;             /* the row's first element, dtype of the plan; its f32 */
-    val partial, partial_lse; /* the same, f32, where the row is not finished */
-};
-struct attend_join {
-    val index;                /* i32: this warp's place among the token warps */
-    val rows;                 /* i32: of the CTA that exist, at most 16 */
-    val single;               /* i1 */
-    void (*find_row)(struct kb *k, const void *data, val row, struct attend_row *out);
-    const void *data;
-};
-/* `buffers`: plan_join_bytes of shared memory; it may be the query tile. */
-void attend_join(struct kb *k, const struct attend *a, const struct attend_sums *s, const struct attend_join *to, val buffers);
-
-/* part_output.c: normalises and writes a lane's rows. */
-struct attend_output {
-    val valid[ATTEND_ROWS];   /* i1: the row exists */
-    val out[ATTEND_ROWS];     /* pointers to the row's first element, dtype of the plan */
-    val head[ATTEND_ROWS];    /* i32 query head, for the sink */
-    val lse[ATTEND_ROWS];     /* pointers to the row's f32, or NULL when `write_lse` is false there */
-};
-void attend_write(struct kb *k, const struct attend *a, const struct attend_sums *s, const struct attend_output *out);
-/* sink logit of a head in log2 units, -inf without sinks */
-val attend_sink(struct kb *k, val head);
 
 #endif

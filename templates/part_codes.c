@@ -110,29 +110,29 @@ static val load_page(struct kb *k, const struct attend *a, val index)
     return kb_load_once(K, KB_I32, kb_offset(K, a->table, at), 4);
 }
 
-/* Page and first position of subtile `sub`, kept inside the sequence. */
-static void find_subtile(struct kb *k, const struct attend *a, val start, int sub, val *page,
-                         val *position)
+/* What attend_load knows of its subtiles: their first tokens, where 16 tokens share a page. */
+struct subtiles {
+    val start;
+    struct slot_token first[ATTEND_SUBTILES];
+};
+
+/* First token of subtile `sub`, kept inside the sequence. */
+static struct slot_token find_subtile(struct kb *k, const struct attend *a, val start, int sub)
 {
     int tokens = a->plan->geo.page_tokens;
     val last = kb_andi(K, kb_addi(K, a->length, -1), -16);
     val begin = kb_smin(K, kb_addi(K, start, 16 * sub), last);
-    val index = kb_divi(K, begin, tokens);
-    *page = load_page(K, a, index);
-    *position = kb_remi(K, begin, tokens);
+    val page = load_page(K, a, kb_divi(K, begin, tokens));
+    val position = tokens == 16 ? kb_i32(K, 0) : kb_remi(K, begin, tokens);
+    return slot_token(K, &a->head, page, position);
 }
 
-/* What attend_load knows of its subtiles, where 16 tokens share a page. */
-struct subtiles {
-    val start, page[ATTEND_SUBTILES], position[ATTEND_SUBTILES];
-};
-
-/* Token `index` (0..15, i32) of a subtile. */
+/* Token `index` (0..15, i32) of a subtile; `steps`: as many positions in bytes, or NULL. */
 static struct slot_token find_token(struct kb *k, const struct attend *a, const struct subtiles *s,
-                                    int sub, val index)
+                                    int sub, val index, val steps)
 {
     if (a->plan->paged_subtiles)
-        return slot_token(K, &a->head, s->page[sub], kb_add(K, s->position[sub], index));
+        return slot_later(K, &s->first[sub], index, steps);
     int tokens = a->plan->geo.page_tokens;
     val at = kb_add(K, kb_addi(K, s->start, 16 * sub), index);
     at = kb_smin(K, at, kb_addi(K, a->length, -1));
@@ -143,38 +143,43 @@ static struct slot_token find_token(struct kb *k, const struct attend *a, const 
 /* The one token whose facts this lane prepares: lane % (16 * subtiles). */
 static struct slot_token own_token(struct kb *k, const struct attend *a, const struct subtiles *s)
 {
-    val index = kb_andi(K, kb_lane(K), 15);
+    val index = kb_andi(K, kb_lane(K), 15), steps = slot_steps(K, &a->head, index);
     if (a->plan->subtiles == 1)
-        return find_token(K, a, s, 0, index);
+        return find_token(K, a, s, 0, index, steps);
     val upper = kb_icmpi(K, KB_NE, kb_andi(K, kb_lane(K), 16), 0);
     struct subtiles own = *s;
     if (a->plan->paged_subtiles) {
-        own.page[0] = kb_select(K, upper, s->page[1], s->page[0]);
-        own.position[0] = kb_select(K, upper, s->position[1], s->position[0]);
+        own.first[0].record = kb_select(K, upper, s->first[1].record, s->first[0].record);
+        own.first[0].field = kb_select(K, upper, s->first[1].field, s->first[0].field);
     } else {
         own.start = kb_select(K, upper, kb_addi(K, s->start, 16), s->start);
     }
-    return find_token(K, a, &own, 0, index);
+    return find_token(K, a, &own, 0, index, steps);
 }
 
+/* The y'th tokens' key runs, then the value runs of the tokens along k: those lie whole positions after the first,
+** which costs one addition each. */
 static void load_subtile(struct kb *k, const struct attend *a, const struct subtiles *s, int sub,
                          struct attend_codes *c)
 {
     const struct slot *slot = &a->plan->slot;
     int dims = a->dims, step = a->plan->dims_overlap ? gcd(dims, a->plan->dims_overlap) : dims;
     val key_first = kb_muli(K, a->group, a->key_run);
-    val value_first = attend_first_dim(K, a, a->y);
+    val value_first = attend_first_dim(K, a, a->y), first_k = kb_matrix(K)->k_index(K, 0);
     for (int t = 0; t < a->y_tiles; t++) {
         val index = kb_addi(K, a->y, t * a->shape.y_tile);
-        struct slot_token token = find_token(K, a, s, sub, index);
+        val more = kb_muli(K, a->head.step, t * a->shape.y_tile);
+        struct slot_token token = find_token(K, a, s, sub, index, kb_add(K, a->y_steps, more));
         attend_load_run(K, &token, &slot->key, key_first, a->key_run, a->key_run, c->key[sub][t],
                         c->key_scale[sub][t]);
     }
     int tiles = a->shape.k_tiles, each = a->shape.ke / tiles, product = sub / tiles;
     for (int e = 0; e < each; e++) {
         int at = sub % tiles * each + e; /* among the tokens of the product */
-        val index = kb_target(K)->ops->k_index(K, e);
-        struct slot_token token = find_token(K, a, s, sub, index);
+        val index = kb_matrix(K)->k_index(K, e);
+        val more =
+            slot_steps(K, &a->head, kb_sub(K, index, first_k)); /* a constant times the step */
+        struct slot_token token = find_token(K, a, s, sub, index, kb_add(K, a->k_steps, more));
         attend_load_run(K, &token, &slot->value, value_first, dims, step, c->value[product][at],
                         c->value_scale[product][at]);
         if (slot->value.norm_at_read)
@@ -186,7 +191,7 @@ void attend_load(struct kb *k, const struct attend *a, val start, struct attend_
 {
     struct subtiles s = {.start = start};
     for (int u = 0; a->plan->paged_subtiles && u < a->plan->subtiles; u++)
-        find_subtile(K, a, start, u, &s.page[u], &s.position[u]);
+        s.first[u] = find_subtile(K, a, start, u);
     for (int u = 0; u < a->plan->subtiles; u++)
         load_subtile(K, a, &s, u, c);
     if (!a->plan->slot.fields)

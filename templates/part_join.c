@@ -3,19 +3,19 @@
 ** part_join.c - the end of decode: the token warps' sums meet in shared memory and every thread joins
 ** and writes a few dims of a row.
 **
-** A pass holds, of each token warp, 16 rows of `columns` f32: all value dims, or the first, then the
+** A pass holds, of each token warp, its rows of `columns` f32: all value dims, or the first, then the
 ** second half of every lane's run, so that the buffer is half as large. The warps' references and
 ** denominators lie behind them. Joining by rows in a loop, and not by registers, keeps the code short
 ** (it is a fifth of the kernel otherwise) and the stores of a warp next to each other.
 */
-#include "part_attend.h"
+#include "part_output.h"
 
 #include "part_finite.h"
 
 struct join {
     const struct attend *a;
     const struct attend_join *to;
-    val rows, facts;  /* shared: [token_warps][16][columns], [token_warps][16]{m, l} */
+    val rows, facts;  /* shared: [token_warps][rows][columns], [token_warps][rows]{m, l} */
     int run, columns; /* dims of a lane's run, dims of a row, in a pass */
     int wide;         /* dims a thread takes at once */
     int first;        /* of the run, in this pass */
@@ -30,13 +30,13 @@ static struct join begin(struct kb *k, const struct attend *a, const struct atte
     j.run = p->dims / passes;
     j.columns = p->geo.value_head_size / passes;
     j.wide = p->dims_overlap ? 1 : j.run % 4 == 0 ? 4 : j.run % 2 == 0 ? 2 : 1;
-    j.facts = kb_offseti(K, buffers, (long long)p->token_warps * 16 * j.columns * 4);
+    j.facts = kb_offseti(K, buffers, (long long)p->token_warps * p->rows * j.columns * 4);
     return j;
 }
 
 static val fact_at(struct kb *k, const struct join *j, val warp, val row)
 {
-    val place = kb_add(K, kb_shli(K, warp, 4), row);
+    val place = kb_add(K, kb_muli(K, warp, j->a->plan->rows), row);
     return kb_offset(K, j->facts, kb_shli(K, place, 3));
 }
 
@@ -44,7 +44,7 @@ static val fact_at(struct kb *k, const struct join *j, val warp, val row)
 static val column(struct kb *k, const struct join *j, int e)
 {
     const struct plan *p = j->a->plan;
-    val y = kb_target(K)->ops->result_y(K, e);
+    val y = kb_matrix(K)->result_y(K, e);
     if (plan_join_passes(p) == 1)
         return attend_first_dim(K, j->a, y);
     val base = kb_divi(K, j->a->dim_base, plan_join_passes(p));
@@ -54,8 +54,8 @@ static val column(struct kb *k, const struct join *j, int e)
 static void put_row(struct kb *k, const struct join *j, const struct attend_sums *s, int row)
 {
     const struct mma_shape *m = &j->a->shape;
-    val first = kb_shli(K, j->to->index, 4);
-    val place = kb_add(K, first, kb_target(K)->ops->x_row(K, row));
+    val first = kb_muli(K, j->to->index, j->a->plan->rows);
+    val place = kb_add(K, first, kb_matrix(K)->x_row(K, row));
     val line = kb_offset(K, j->rows, kb_muli(K, place, j->columns * 4));
     for (int e = 0; e < m->ye; e++) {
         val at = kb_offset(K, line, kb_shli(K, column(K, j, e), 2));
@@ -73,7 +73,7 @@ static void put(struct kb *k, const struct join *j, const struct attend_sums *s)
 {
     for (int row = 0; row < j->a->shape.lane_rows; row++) {
         put_row(K, j, s, row);
-        val at = fact_at(K, j, j->to->index, kb_target(K)->ops->x_row(K, row));
+        val at = fact_at(K, j, j->to->index, kb_matrix(K)->x_row(K, row));
         kb_store(K, s->m[row], at, 4); /* equal in all lanes that hold the row */
         kb_store(K, s->l[row], kb_offseti(K, at, 4), 4);
     }
@@ -104,7 +104,7 @@ static struct joined gather(struct kb *k, const struct join *j, val row, val fir
     for (int w = 0; w < warps; w++) {
         int type = j->wide > 1 ? KB_VEC(KB_F32, j->wide) : KB_F32;
         val factor = kb_exp2(K, kb_fsub(K, m[w], safe));
-        val at = kb_offseti(K, line, (long long)w * 16 * j->columns * 4);
+        val at = kb_offseti(K, line, (long long)w * j->a->plan->rows * j->columns * 4);
         val v = kb_load(K, type, at, 4 * j->wide);
         all.l = kb_fma(K, l[w], factor, all.l);
         for (int i = 0; i < j->wide; i++) {

@@ -14,8 +14,8 @@ static val codebook_pair(struct kb *k, const struct attend *a, const val *words,
                          val *squares)
 {
     const struct side *side = &a->plan->slot.key;
-    int bits = 2 * side->codec.bits, entry = side->norm_at_read ? 8 : 4;
-    val at = kb_offset(K, a->key_table, attend_bits(K, words, pair * bits, bits, entry));
+    int bits = 2 * side->codec.bits;
+    val at = attend_entry(K, &a->key_table, words, pair * bits, bits);
     if (!side->norm_at_read)
         return kb_load(K, KB_I32, at, 4);
     val both = kb_load(K, KB_VEC(KB_I32, 2), at, 8);
@@ -40,7 +40,7 @@ static val block_pair(struct kb *k, const struct attend *a, const val *words, co
 {
     const struct codec *codec = &a->plan->slot.key.codec;
     int chunk = gcd(a->key_run, codec->group);
-    val at = kb_offset(K, a->key_table, attend_bits(K, words, 8 * pair, 8, 4));
+    val at = attend_entry(K, &a->key_table, words, 8 * pair, 8);
     val x = kb_load(K, KB_I32, at, 4);
     val scale = decode_scale(K, codec->rule, scales[2 * pair / chunk]);
     return scale_pair(K, x, scale);
@@ -50,6 +50,12 @@ static val float_pair(struct kb *k, const struct codec *codec, const val *words,
 {
     if (codec->bits == 16)
         return words[pair];
+    if (codec->format != FLOAT_E4B15) { /* a NaN's score is one too: only its own token's */
+        val half = pair % 2 ? kb_lshri(K, words[pair / 2], 16) : words[pair / 2];
+        val x = kb_fp8_pair(K, codec->format == FLOAT_E5M2, kb_trunc(K, half, KB_I16));
+        if (x)
+            return x;
+    }
     val zero = kb_i32(K, 0);
     val spread = kb_byte_perm(K, words[pair / 2], zero, pair % 2 ? 0x4342 : 0x4140);
     return attend_float_pair(K, codec->format, spread);

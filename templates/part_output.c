@@ -3,7 +3,7 @@
 ** part_output.c - a lane's rows to memory. A lane holds, of each row, the dims y * dims + d for its
 ** result columns y and all d: runs of `dims` neighbours.
 */
-#include "part_attend.h"
+#include "part_output.h"
 
 #include "part_finite.h"
 
@@ -25,7 +25,7 @@ val attend_first_dim(struct kb *k, const struct attend *a, val y)
 /* First of the `dims` neighbouring dims that result column e stands for. */
 static val first_dim(struct kb *k, const struct attend *a, int e)
 {
-    return attend_first_dim(K, a, kb_target(K)->ops->result_y(K, e));
+    return attend_first_dim(K, a, kb_matrix(K)->result_y(K, e));
 }
 
 /* 1 / x, and 0 where nothing was summed: rows without keys are zeros. */
@@ -71,7 +71,7 @@ static void write_row(struct kb *k, const struct attend *a, const struct attend_
 /* The lane that writes a row's LSE: the first of those that hold the row, in the first dim warp. */
 static val writes_lse(struct kb *k, const struct attend *a)
 {
-    val first = kb_icmpi(K, KB_EQ, kb_target(K)->ops->result_y(K, 0), 0);
+    val first = kb_icmpi(K, KB_EQ, kb_matrix(K)->result_y(K, 0), 0);
     val slice = kb_icmpi(K, KB_EQ, a->dim_base, 0);
     return kb_and(K, first, slice);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_query.c - a warp's 16 query rows: loaded, rotated as the keys are, scaled to at most 2 by a
+** part_query.c - a warp's query rows: loaded, rotated as the keys are, scaled to at most 2 by a
 ** power of two, and kept in shared memory as 16-bit operands. The power of two goes into the row's
 ** score factor, so no query overflows.
 */
@@ -17,7 +17,7 @@ static int operand_type(const struct plan *p)
 }
 
 static int pitch(const struct plan *p) { return plan_query_pitch(p); }
-static int plane_bytes(const struct plan *p) { return 16 * pitch(p) * 2; }
+static int plane_bytes(const struct plan *p) { return p->mma.rows * pitch(p) * 2; }
 
 /* To the nearest e4m3 number, ties to even, at most 448: adding and subtracting 2^k rounds to
 ** multiples of its last bit. */
@@ -107,7 +107,7 @@ void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int
     val row = member;
     struct kb_loop rows;
     kb_loop_begin(K, &rows, &row, 1);
-    kb_loop_while(K, &rows, kb_icmpi(K, KB_SLT, row, 16));
+    kb_loop_while(K, &rows, kb_icmpi(K, KB_SLT, row, p->mma.rows));
     struct rowvec v;
     val down, up;
     rowvec_make(K, &v, p->geo.head_size);
@@ -123,7 +123,7 @@ void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int
     factors = kb_offset(K, factors, kb_shli(K, row, 2));
     kb_store(K, factor, factors, 4);
     if (sum)
-        kb_store(K, sum, kb_offseti(K, factors, 64), 4);
+        kb_store(K, sum, kb_offseti(K, factors, p->mma.rows * 4), 4);
     rowvec_endif(K, &active);
     row = kb_addi(K, row, members);
     kb_loop_end(K, &rows);
@@ -134,11 +134,11 @@ void attend_row_scales(struct kb *k, struct attend *a)
 {
     val factors = kb_offseti(K, a->query, planes(a->plan) * plane_bytes(a->plan));
     for (int i = 0; i < a->shape.lane_rows; i++) {
-        val row = kb_target(K)->ops->x_row(K, i);
+        val row = kb_matrix(K)->x_row(K, i);
         val at = kb_offset(K, factors, kb_shli(K, row, 2));
         a->row_scale[i] = kb_load(K, KB_F32, at, 4);
         if (a->plan->spec.key.kind == CODEC_AFFINE)
-            a->row_sum[i] = kb_load(K, KB_F32, kb_offseti(K, at, 64), 4);
+            a->row_sum[i] = kb_load(K, KB_F32, kb_offseti(K, at, a->plan->mma.rows * 4), 4);
     }
 }
 
@@ -176,8 +176,8 @@ void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s,
 {
     const struct plan *p = a->plan;
     int ke = a->shape.ke, n = ke / 2;
-    for (int i = 0; i < a->shape.lane_rows; i++) {
-        val row = kb_target(K)->ops->x_row(K, i);
+    for (int i = 0; i < a->shape.operand_rows; i++) {
+        val row = kb_matrix(K)->operand_row(K, i);
         val column = kb_muli(K, a->group, a->key_run * 2);
         val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
         val first = kb_offseti(K, kb_offset(K, tile, at), plane * plane_bytes(p) + s * ke * 2);

@@ -30,8 +30,8 @@ static void query_run(struct kb *k, const struct attend *a, val tile, int s, int
 {
     int chunk = chunk_of(a), align = a->key_run % 16 || chunk % 16 ? 8 : 16, n = align / 4;
     val group, first;
-    kb_target(K)->ops->scaled_x(K, run, &group, &first);
-    val row = kb_target(K)->ops->x_row(K, 0);
+    kb_matrix(K)->scaled_x(K, run, &group, &first);
+    val row = kb_matrix(K)->x_row(K, 0);
     val at = kb_muli(K, row, plan_query_pitch(a->plan) * 2);
     at = kb_add(K, at, kb_muli(K, group, a->key_run));
     if (chunk > 16)
@@ -60,7 +60,7 @@ void attend_scaled_products(struct kb *k, const struct attend *a, val tile,
         for (int sub = 0; sub < a->plan->subtiles; sub++) {
             for (int w = 0; w < 4; w++)
                 y[w] = 8 * w < chunk ? c->key[sub][0][s * chunk / 8 + w] : kb_i32(K, 0);
-            kb_target(K)->ops->mma_scaled(K, r + sub * each, x, y, c->key_scale[sub][0][s]);
+            kb_matrix(K)->mma_scaled(K, r + sub * each, x, y, c->key_scale[sub][0][s]);
         }
     }
 }

@@ -62,6 +62,21 @@ struct slot_token slot_token(struct kb *k, const struct slot_head *h, val page, 
     return t;
 }
 
+val slot_steps(struct kb *k, const struct slot_head *h, val positions)
+{
+    return kb_mul(K, kb_zext(K, positions, KB_I64), h->step);
+}
+
+struct slot_token slot_later(struct kb *k, const struct slot_token *token, val positions, val bytes)
+{
+    struct slot_token t = {.head = token->head};
+    t.record = kb_offset(K, token->record, bytes);
+    t.field = t.record;
+    if (t.head->layout == LAYOUT_SOA)
+        t.field = kb_offset(K, token->field, kb_shli(K, positions, 1));
+    return t;
+}
+
 val slot_codes(struct kb *k, const struct slot_token *t, const struct side *side)
 {
     return kb_offseti(K, t->record, side->code_offset);

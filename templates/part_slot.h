@@ -36,6 +36,10 @@ struct slot_head slot_head_of(struct kb *k, const struct slot_pool *pool, val he
 /* page (a page number, taken as non-negative) and position in the page: i32. */
 struct slot_token slot_token(struct kb *k, const struct slot_head *head, val page, val position);
 
+/* The token some positions after another of its page: `bytes` (i64) is positions (i32) times head->step. */
+struct slot_token slot_later(struct kb *k, const struct slot_token *token, val positions, val bytes);
+val slot_steps(struct kb *k, const struct slot_head *head, val positions); /* that product */
+
 /* side: &slot->key or &slot->value */
 val slot_codes(struct kb *k, const struct slot_token *token, const struct side *side);
 val slot_scales(struct kb *k, const struct slot_token *token, const struct side *side); /* block_float */

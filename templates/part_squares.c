@@ -81,7 +81,7 @@ static val squares_at(struct kb *k, const struct attend *a, val token)
 
 void attend_value_squares(struct kb *k, const struct attend *a, const struct attend_codes *c)
 {
-    int masks[4], n = kb_target(K)->ops->y_masks(kb_target(K), masks);
+    int masks[4], n = kb_matrix(K)->y_masks(kb_target(K), masks);
     int tiles = a->shape.k_tiles; /* subtiles of a product */
     for (int sub = 0; sub < a->plan->subtiles / tiles; sub++)
         for (int e = 0; e < a->shape.ke; e++) {
@@ -92,7 +92,7 @@ void attend_value_squares(struct kb *k, const struct attend *a, const struct att
                 val other = kb_shuffle_xor(K, sum, masks[i]);
                 sum = kb_fadd(K, sum, other);
             }
-            val token = kb_addi(K, kb_target(K)->ops->k_index(K, e), 16 * tiles * sub);
+            val token = kb_addi(K, kb_matrix(K)->k_index(K, e), 16 * tiles * sub);
             kb_store(K, sum, squares_at(K, a, token), 4);
         }
     kb_warp_sync(K);

@@ -86,7 +86,7 @@ static void put_facts(struct kb *k, const struct attend *a, val start, const str
 /* Sums of squares of centroids lie where affine keys have their zero. */
 static void put_squares(struct kb *k, const struct attend *a, val squares, int first)
 {
-    int masks[4], n = kb_target(K)->ops->group_masks(kb_target(K), masks);
+    int masks[4], n = kb_matrix(K)->group_masks(kb_target(K), masks);
     for (int i = 0; i < n; i++) {
         val other = kb_shuffle_xor(K, squares, masks[i]);
         squares = kb_fadd(K, squares, other);
@@ -96,7 +96,7 @@ static void put_squares(struct kb *k, const struct attend *a, val squares, int f
 
 static void get_facts(struct kb *k, const struct attend *a, int first, int e, struct token_facts *t)
 {
-    val token = kb_addi(K, kb_target(K)->ops->result_y(K, e), first);
+    val token = kb_addi(K, kb_matrix(K)->result_y(K, e), first);
     val at = kb_offset(K, a->scratch, kb_shli(K, token, 4));
     val v = kb_load(K, KB_VEC(KB_F32, FACTS), at, 16);
     for (int i = 0; i < FACTS; i++)
@@ -141,11 +141,13 @@ static void products(struct kb *k, const struct attend *a, const struct attend_c
         attend_query_operand(K, a, tile, s, 0, x);
         if (p->key_operand == OPERAND_BF16_SPLIT)
             attend_query_operand(K, a, tile, s, 1, low);
-        for (int i = 0; i < n; i++) {
-            attend_key_operand(K, a, c, i / a->y_tiles, i % a->y_tiles, s, y, &squares[i]);
-            kb_target(K)->ops->mma(K, type, r + i * each, x, y);
+        for (int i = 0; i < n; i += a->shape.tiles) {
+            for (int t = 0; t < a->shape.tiles; t++)
+                attend_key_operand(K, a, c, i / a->y_tiles, i % a->y_tiles + t, s,
+                                   y + t * a->shape.ke / 2, &squares[i + t]);
+            kb_matrix(K)->mma(K, type, r + i * each, x, y);
             if (p->key_operand == OPERAND_BF16_SPLIT)
-                kb_target(K)->ops->mma(K, type, r + i * each, low, y);
+                kb_matrix(K)->mma(K, type, r + i * each, low, y);
         }
     }
     if (p->slot.key.norm_at_read)
@@ -193,7 +195,7 @@ static void scores(struct kb *k, const struct attend *a, val start, val *r, val 
             struct token_facts *t = &facts[i * a->shape.ye + e];
             if (has_facts(a))
                 get_facts(K, a, first, e, t);
-            val key = kb_add(K, start, kb_addi(K, kb_target(K)->ops->result_y(K, e), first));
+            val key = kb_add(K, start, kb_addi(K, kb_matrix(K)->result_y(K, e), first));
             for (int row = 0; row < a->shape.lane_rows; row++) {
                 int at = result_index(a, i / a->y_tiles, i % a->y_tiles, row, e);
                 val x = score(K, a, r[at], t, row, key);
@@ -212,7 +214,7 @@ static void scores(struct kb *k, const struct attend *a, val start, val *r, val 
 static val move_reference(struct kb *k, const struct attend *a, const val *u, int row,
                           struct attend_sums *s, val *safe)
 {
-    int masks[4], n = kb_target(K)->ops->reduce_masks(kb_target(K), masks);
+    int masks[4], n = kb_matrix(K)->reduce_masks(kb_target(K), masks);
     val most = NULL;
     for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
         for (int e = 0; e < a->shape.ye; e++) {
@@ -260,7 +262,7 @@ static void weight_operand(struct kb *k, const struct attend *a, const val *r, v
 {
     int type = operand_type(a->plan->value_operand),
         n = a->y_tiles * a->shape.lane_rows * a->shape.ye * a->shape.k_tiles;
-    kb_target(K)->ops->x_from_result(K, type, r, x);
+    kb_matrix(K)->x_from_result(K, type, r, x);
     if (a->plan->value_operand != OPERAND_BF16_SPLIT)
         return;
     val rest[32];
@@ -268,7 +270,7 @@ static void weight_operand(struct kb *k, const struct attend *a, const val *r, v
         val upper = kb_to_f32(K, kb_to_half(K, r[i], type));
         rest[i] = kb_fsub(K, r[i], upper);
     }
-    kb_target(K)->ops->x_from_result(K, type, rest, low);
+    kb_matrix(K)->x_from_result(K, type, rest, low);
 }
 
 static void outputs(struct kb *k, const struct attend *a, val start, const struct attend_codes *c,
@@ -281,15 +283,16 @@ static void outputs(struct kb *k, const struct attend *a, val start, const struc
         val x[16], low[16], y[8], valid[ATTEND_TOKENS] = {NULL};
         weight_operand(K, a, r + result_index(a, n * tiles, 0, 0, 0), x, low);
         for (int e = 0; e < a->shape.ke; e++) {
-            val index = kb_addi(K, kb_target(K)->ops->k_index(K, e), 16 * tiles * n);
+            val index = kb_addi(K, kb_matrix(K)->k_index(K, e), 16 * tiles * n);
             val token = kb_add(K, start, index);
             valid[e] = kb_icmp(K, KB_SLT, token, a->length);
         }
-        for (int d = 0; d < a->dims; d++) {
-            attend_value_operand(K, a, c, n, d, valid, y);
-            kb_target(K)->ops->mma(K, type, s->o + d * each, x, y);
+        for (int d = 0; d < a->dims; d += a->shape.tiles) {
+            for (int t = 0; t < a->shape.tiles; t++)
+                attend_value_operand(K, a, c, n, d + t, valid, y + t * a->shape.ke / 2);
+            kb_matrix(K)->mma(K, type, s->o + d * each, x, y);
             if (p->value_operand == OPERAND_BF16_SPLIT)
-                kb_target(K)->ops->mma(K, type, s->o + d * each, low, y);
+                kb_matrix(K)->mma(K, type, s->o + d * each, low, y);
         }
     }
 }

@@ -26,9 +26,8 @@ static unsigned half_bits(float x)
     return sign | (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
 }
 
-val attend_copy_table(struct kb *k, const char *name, const void *words, int n)
+static val one_copy(struct kb *k, val source, int n)
 {
-    val source = kb_table(K, name, words, (size_t)n * 4, 16);
     val table = kb_shared(K, (size_t)n * 4, 16);
     int threads = kb_plan(k)->threads;
     for (int i = 0; i < n; i += threads) {
@@ -45,7 +44,53 @@ val attend_copy_table(struct kb *k, const char *name, const void *words, int n)
     return table;
 }
 
-static val codebook_table(struct kb *k, const struct side *side, bool squared)
+val attend_copy_table(struct kb *k, const char *name, const void *words, int n)
+{
+    return one_copy(K, kb_table(K, name, words, (size_t)n * 4, 16), n);
+}
+
+/* A warp writes a row of copies, the warps take rows in turn, some in flight. */
+static val many_copies(struct kb *k, val source, int rows, int width, const struct attend_lookup *t)
+{
+    const struct plan *p = kb_plan(k);
+    int flight = rows % (8 * p->warps) ? 1 : 8, bytes = 4 * width;
+    int type = width == 2 ? KB_VEC(KB_I32, 2) : KB_I32;
+    val table = kb_shared(K, (size_t)rows * (size_t)t->pitch, 16), row = kb_warp(K);
+    val own = kb_offset(K, table, t->lane);
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, &row, 1);
+    kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, row, rows));
+    for (int i = 0; i < flight; i++) {
+        val at = kb_addi(K, row, i * p->warps);
+        val x = kb_load(K, type, kb_offset(K, source, kb_muli(K, at, bytes)), bytes);
+        kb_store(K, x, kb_offset(K, own, kb_muli(K, at, t->pitch)), bytes);
+    }
+    row = kb_addi(K, row, flight * p->warps);
+    kb_loop_end(K, &loop);
+    return table;
+}
+
+/* `rows` entries of `width` words. Copies for all lanes of a table of 256 entries lie 256 bytes apart at
+** least: a byte permutation then makes an address out of a byte of codes. */
+static struct attend_lookup copy_table(struct kb *k, const char *name, const unsigned *words,
+                                       int rows, int width)
+{
+    const struct plan *p = kb_plan(k);
+    struct attend_lookup t = {.pitch = 4 * width};
+    val source = kb_table(K, name, words, (size_t)(rows * width) * 4, 16);
+    if (!p->spread_tables) {
+        t.base = one_copy(K, source, rows * width);
+        return t;
+    }
+    t.lane = kb_muli(K, kb_lane(K), t.pitch);
+    t.pitch *= p->target->warp;
+    if (rows == 256 && t.pitch < 256)
+        t.pitch = 256;
+    t.base = many_copies(K, source, rows, width, &t);
+    return t;
+}
+
+static struct attend_lookup codebook_table(struct kb *k, const struct side *side, bool squared)
 {
     float c[SPEC_MAX_CENTROIDS];
     int bits = side->codec.bits, n = 1 << bits, width = squared ? 2 : 1;
@@ -57,7 +102,7 @@ static val codebook_table(struct kb *k, const struct side *side, bool squared)
         if (width == 2)
             memcpy(&words[i * 2 + 1], &squares, sizeof squares);
     }
-    return attend_copy_table(K, "centroids", words, n * n * width);
+    return copy_table(K, "centroids", words, n * n, width);
 }
 
 /* bf16 bits of the sixteen E2M1 codes */
@@ -68,20 +113,20 @@ static unsigned e2m1_bits(int code)
     return magnitude[code & 7] | (unsigned)(code >> 3) << 15;
 }
 
-static val e2m1_table(struct kb *k)
+static struct attend_lookup e2m1_table(struct kb *k)
 {
     unsigned words[256];
     for (int i = 0; i < 256; i++)
         words[i] = e2m1_bits(i & 15) | e2m1_bits(i >> 4) << 16;
-    return attend_copy_table(K, "e2m1", words, 256);
+    return copy_table(K, "e2m1", words, 256, 1);
 }
 
-static val side_table(struct kb *k, const struct side *side, bool squared)
+static struct attend_lookup side_table(struct kb *k, const struct side *side, bool squared)
 {
     switch (side->codec.kind) {
     case CODEC_CODEBOOK: return codebook_table(K, side, squared);
     case CODEC_BLOCK_FLOAT: return e2m1_table(K);
-    default: return NULL;
+    default: return (struct attend_lookup){0};
     }
 }
 
@@ -90,7 +135,8 @@ void attend_tables(struct kb *k, struct attend *a)
     const struct slot *slot = &a->plan->slot;
     enum codec_kind key = slot->key.codec.kind, value = slot->value.codec.kind;
     bool direct = a->plan->key_operand == OPERAND_SCALED; /* no key is looked up */
-    a->key_table = direct ? NULL : side_table(K, &slot->key, slot->key.norm_at_read);
+    if (!direct)
+        a->key_table = side_table(K, &slot->key, slot->key.norm_at_read);
     bool shared = !direct && key == CODEC_BLOCK_FLOAT && value == CODEC_BLOCK_FLOAT;
     a->value_table = shared ? a->key_table : side_table(K, &slot->value, false);
     if (!slot->value.norm_at_read)
@@ -113,6 +159,18 @@ val attend_bits(struct kb *k, const val *words, int at, int bits, int scale)
     }
     x = shift >= up ? kb_lshri(K, x, shift - up) : kb_shli(K, x, up - shift);
     return kb_andi(K, x, ((1ll << bits) - 1) << up);
+}
+
+val attend_entry(struct kb *k, const struct attend_lookup *t, const val *words, int at, int bits)
+{
+    if (!t->lane)
+        return kb_offset(K, t->base, attend_bits(K, words, at, bits, t->pitch));
+    if (t->pitch == 256 && bits == 8 && at % 8 == 0) { /* bytes: 0, 0, the code, lane */
+        unsigned selector = 0x5504u | (unsigned)(at % 32 / 8) << 4;
+        return kb_offset(K, t->base, kb_byte_perm(K, words[at / 32], t->lane, selector));
+    }
+    val offset = attend_bits(K, words, at, bits, t->pitch);
+    return kb_offset(K, t->base, kb_or(K, offset, t->lane));
 }
 
 /* f16 patterns of e4m3 still have its bias: times 2^8 they are exact (0x7f reads as 480). The other

@@ -28,7 +28,7 @@ static void sync(struct kb *k, const struct unrotate *u)
 /* Whether the lane's i-th row is one of those from `first` on; its place among them. */
 static val takes_part(struct kb *k, const struct attend *a, int i, val first, val *place)
 {
-    val row = kb_target(K)->ops->x_row(K, i);
+    val row = kb_matrix(K)->x_row(K, i);
     *place = kb_sub(K, row, first);
     return kb_icmpi(K, KB_ULT, *place, a->plan->turn_rows);
 }
@@ -37,7 +37,7 @@ static val takes_part(struct kb *k, const struct attend *a, int i, val first, va
 static val dims_at(struct kb *k, const struct attend *a, const struct unrotate *u, val place, int e)
 {
     val row = kb_offset(K, u->buffer, kb_muli(K, place, plan_turn_pitch(a->plan) * 4));
-    val dim = attend_first_dim(K, a, kb_target(K)->ops->result_y(K, e));
+    val dim = attend_first_dim(K, a, kb_matrix(K)->result_y(K, e));
     return kb_offset(K, row, kb_shli(K, dim, 2));
 }
 

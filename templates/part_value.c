@@ -90,8 +90,9 @@ static val affine_pair(struct kb *k, const struct attend *a, const val *x, const
     val mask = a->mask[at.bit];
     val w = two_windows(K, x, y, at.window, last);
     w = kb_lshri(K, w, at.shift);
-    val code = mask ? kb_and(K, w, mask) : kb_andi(K, w, (int)mask_of(bits, at.bit));
-    val biased = kb_bitcast(K, kb_or(K, code, kb_i32(K, 0x64006400)), KB_VEC(KB_F16, 2));
+    val code = mask ? kb_or(K, kb_and(K, w, mask), kb_i32(K, 0x64006400))
+                    : kb_mask_merge(K, w, (unsigned)mask_of(bits, at.bit), 0x64006400);
+    val biased = kb_bitcast(K, code, KB_VEC(KB_F16, 2));
     unsigned middle = 0x6400u + (1u << (bits - 1 + at.bit));
     return kb_bitcast(K, kb_fsub(K, biased, kb_f16x2(K, middle | middle << 16)), KB_I32);
 }
@@ -100,7 +101,7 @@ static val affine_pair(struct kb *k, const struct attend *a, const val *x, const
 static val table_half(struct kb *k, const struct attend *a, const val *words, int dim)
 {
     int bits = a->plan->slot.value.codec.bits;
-    val at = kb_offset(K, a->value_table, attend_bits(K, words, dim / 2 * 2 * bits, 2 * bits, 4));
+    val at = attend_entry(K, &a->value_table, words, dim / 2 * 2 * bits, 2 * bits);
     val x = kb_load(K, KB_I32, at, 4);
     return dim % 2 ? kb_andi(K, x, (int)0xffff0000u) : kb_shli(K, x, 16);
 }
@@ -129,8 +130,8 @@ static val codebook_pair(struct kb *k, const struct attend *a, const val *x, con
     const val *words[2] = {x, y};
     val half[2];
     for (int i = 0; i < 2; i++) {
-        val code = attend_bits(K, words[i], dim * bits, bits, 4); /* table entry (code, 0) */
-        half[i] = kb_load(K, KB_I32, kb_offset(K, a->value_table, code), 4);
+        val at = attend_entry(K, &a->value_table, words[i], dim * bits, bits); /* (code, 0) */
+        half[i] = kb_load(K, KB_I32, at, 4);
     }
     return kb_byte_perm(K, half[0], half[1], 0x5410);
 }

@@ -4,8 +4,8 @@
 ** results over disjoint keys merge by their log-sum-exp (log2 units here); a split that saw no key
 ** has -inf and weighs nothing.
 */
-#include "part_attend.h"
 #include "part_finite.h"
+#include "part_output.h"
 #include "templates.h"
 
 /* Largest log-sum over the splits, by every thread for itself: the list is short and in cache. */

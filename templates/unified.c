@@ -6,7 +6,7 @@
 ** sequences are numbered so that the grid needs only bounds the host knows: sequence s begins at
 ** tile query_start[s] * gqa / rows + s, and what lies beyond its rows leaves at once.
 */
-#include "part_attend.h"
+#include "part_output.h"
 #include "part_rows.h"
 #include "part_unrotate.h"
 #include "templates.h"
@@ -81,7 +81,7 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
     val newest_key = kb_addi(K, w->length, -1);
     for (int i = 0; i < a->shape.lane_rows; i++) {
         val head, valid;
-        val token = rows_token(K, &w->rows, kb_target(K)->ops->x_row(K, i), &head, &valid);
+        val token = rows_token(K, &w->rows, kb_matrix(K)->x_row(K, i), &head, &valid);
         val position = kb_add(K, oldest, token);
         val reach = kb_addi(K, kb_sub(K, position, window), 1);
         a->first[i] = kb_select(K, windowed, kb_smax(K, reach, kb_i32(K, 0)), kb_i32(K, 0));
@@ -108,7 +108,7 @@ static void write_rows(struct kb *k, const struct attend *a, const struct place 
     struct attend_output o;
     val heads64 = kb_zext(K, kb_muli(K, kb_param(K, "kv_heads"), a->plan->geo.gqa), KB_I64);
     for (int i = 0; i < a->shape.lane_rows; i++) {
-        val t = rows_token(K, &w->rows, kb_target(K)->ops->x_row(K, i), &o.head[i], &o.valid[i]);
+        val t = rows_token(K, &w->rows, kb_matrix(K)->x_row(K, i), &o.head[i], &o.valid[i]);
         val token = kb_add(K, w->rows.first_token, t);
         o.out[i] = rows_pointer(K, "out", "out_row", "out_head", token, o.head[i]);
         val first_row = kb_mul(K, kb_zext(K, token, KB_I64), heads64);

@@ -52,6 +52,8 @@ def suites(args, kvkiln):
         else:
             found.append(("num", [num]))
         # the same with buffers that end, or begin, at an inaccessible page: an overrun of generated code faults
+        plans = f"KVKILN_SPECS={args.root}/tests/num/plans"
+        found.append(("num_other_plans", ["env", plans, num, "--filter", "decode"]))
         found.append(("num_guarded_ends", [num, "--device", "host:1"]))
         found.append(("num_guarded_beginnings", [num, "--device", "host:2"]))
     for folder, name in (("tests/data", "check_data"), ("../shared/golden", "check_golden")):

@@ -74,8 +74,8 @@ static void check_result(struct bench *b, const struct target *t)
         for (int tile = 0; tile < 16 / t->mma.y_tile; tile++)
             for (int row = 0; row < t->mma.lane_rows; row++)
                 for (int e = 0; e < t->mma.ye; e++) {
-                    int x = number(t->ops->x_row(&b->kb, row));
-                    int y = tile * t->mma.y_tile + number(t->ops->result_y(&b->kb, e));
+                    int x = number(t->ops->matrix->x_row(&b->kb, row));
+                    int y = tile * t->mma.y_tile + number(t->ops->matrix->result_y(&b->kb, e));
                     assert_in_range(x, 0, 15);
                     assert_in_range(y, 0, 15);
                     seen[x][y]++;
@@ -97,12 +97,12 @@ static void check_operand(struct bench *b, const struct target *t)
     int lanes[16][4] = {{0}}, k_seen[16][32] = {{0}};
     for (int lane = 0; lane < t->warp; lane++) {
         set_lane(b, lane);
-        int y = number(t->ops->y_index(&b->kb)), group = number(t->ops->group(&b->kb));
+        int y = number(t->ops->matrix->y_index(&b->kb)), group = number(t->ops->matrix->group(&b->kb));
         assert_in_range(y, 0, m->y_tile - 1);
         assert_in_range(group, 0, m->groups - 1);
         lanes[y][group]++;
         for (int e = 0; e < m->ke; e++)
-            k_seen[y][number(t->ops->k_index(&b->kb, e)) & 31]++;
+            k_seen[y][number(t->ops->matrix->k_index(&b->kb, e)) & 31]++;
     }
     int copies =
         t->warp / (m->y_tile * m->groups); /* gfx11: both halves of a wave hold an operand */
@@ -136,16 +136,16 @@ static int reach(const int *masks, int n, int lanes[64])
 
 static void check_reduction(struct bench *b, const struct target *t)
 {
-    int masks[4], lanes[64], count = reach(masks, t->ops->reduce_masks(t, masks), lanes);
+    int masks[4], lanes[64], count = reach(masks, t->ops->matrix->reduce_masks(t, masks), lanes);
     assert_int_equal(count * t->mma.ye, t->mma.y_tile);
     for (int lane = 0; lane < t->warp; lane++) {
         set_lane(b, lane);
-        int x = number(t->ops->x_row(&b->kb, 0)), ys = 0;
+        int x = number(t->ops->matrix->x_row(&b->kb, 0)), ys = 0;
         for (int j = 0; j < count; j++) {
             set_lane(b, lane ^ lanes[j]);
-            assert_int_equal(number(t->ops->x_row(&b->kb, 0)), x);
+            assert_int_equal(number(t->ops->matrix->x_row(&b->kb, 0)), x);
             for (int e = 0; e < t->mma.ye; e++)
-                ys |= 1 << number(t->ops->result_y(&b->kb, e));
+                ys |= 1 << number(t->ops->matrix->result_y(&b->kb, e));
         }
         assert_int_equal(ys, (1 << t->mma.y_tile) - 1);
     }
@@ -159,15 +159,15 @@ static void reduction_masks_join_the_lanes_of_a_row(void **state)
 
 static void check_groups(struct bench *b, const struct target *t)
 {
-    int masks[4], lanes[64], count = reach(masks, t->ops->group_masks(t, masks), lanes);
+    int masks[4], lanes[64], count = reach(masks, t->ops->matrix->group_masks(t, masks), lanes);
     assert_int_equal(count, t->mma.groups);
     for (int lane = 0; lane < t->warp; lane++) {
         set_lane(b, lane);
-        int y = number(t->ops->y_index(&b->kb)), groups = 0;
+        int y = number(t->ops->matrix->y_index(&b->kb)), groups = 0;
         for (int j = 0; j < count; j++) {
             set_lane(b, lane ^ lanes[j]);
-            assert_int_equal(number(t->ops->y_index(&b->kb)), y);
-            groups |= 1 << number(t->ops->group(&b->kb));
+            assert_int_equal(number(t->ops->matrix->y_index(&b->kb)), y);
+            groups |= 1 << number(t->ops->matrix->group(&b->kb));
         }
         assert_int_equal(groups, (1 << t->mma.groups) - 1);
     }
@@ -228,8 +228,8 @@ static void use_mma(struct kb *k, int type)
     for (int i = 0; i < m->ke / 2; i++)
         y[i] = word;
     for (int tile = 0; tile < 16 / m->y_tile * m->k_tiles; tile++)
-        t->ops->mma(k, type, acc + tile * m->lane_rows * m->ye, x, y);
-    t->ops->x_from_result(k, type, acc, pairs);
+        t->ops->matrix->mma(k, type, acc + tile * m->lane_rows * m->ye, x, y);
+    t->ops->matrix->x_from_result(k, type, acc, pairs);
     for (int i = 0; i < m->lane_rows * m->ke / 2; i++)
         store_word(k, 32 + i, pairs[i]);
 }

@@ -224,25 +224,25 @@ static void mma_body_of(struct kb *k, val in, val out, int type)
     val x[16], y[8], acc[16];
     for (int row = 0; row < s->lane_rows; row++)
         for (int p = 0; p < s->ke / 2; p++) {
-            val r = ops->x_row(k, row);
-            val lo = kb_load(k, KB_F32, element(k, in, r, ops->k_index(k, 2 * p), 16), 4);
-            val hi = kb_load(k, KB_F32, element(k, in, r, ops->k_index(k, 2 * p + 1), 16), 4);
+            val r = ops->matrix->x_row(k, row);
+            val lo = kb_load(k, KB_F32, element(k, in, r, ops->matrix->k_index(k, 2 * p), 16), 4);
+            val hi = kb_load(k, KB_F32, element(k, in, r, ops->matrix->k_index(k, 2 * p + 1), 16), 4);
             x[row * s->ke / 2 + p] = kb_pack_half(k, lo, hi, type);
         }
-    val y_base = kb_offseti(k, in, 16 * 16 * 4), column = ops->y_index(k);
+    val y_base = kb_offseti(k, in, 16 * 16 * 4), column = ops->matrix->y_index(k);
     for (int p = 0; p < s->ke / 2; p++) {
-        val lo = kb_load(k, KB_F32, element(k, y_base, ops->k_index(k, 2 * p), column, 8), 4);
-        val hi = kb_load(k, KB_F32, element(k, y_base, ops->k_index(k, 2 * p + 1), column, 8), 4);
+        val lo = kb_load(k, KB_F32, element(k, y_base, ops->matrix->k_index(k, 2 * p), column, 8), 4);
+        val hi = kb_load(k, KB_F32, element(k, y_base, ops->matrix->k_index(k, 2 * p + 1), column, 8), 4);
         y[p] = kb_pack_half(k, lo, hi, type);
     }
     for (int i = 0; i < s->lane_rows * s->ye; i++)
         acc[i] = kb_f32(k, 1);
-    ops->mma(k, type, acc, x, y);
-    ops->mma(k, type, acc, x, y);
+    ops->matrix->mma(k, type, acc, x, y);
+    ops->matrix->mma(k, type, acc, x, y);
     for (int row = 0; row < s->lane_rows; row++)
         for (int e = 0; e < s->ye; e++) {
-            val r = ops->x_row(k, row);
-            kb_store(k, acc[row * s->ye + e], element(k, out, r, ops->result_y(k, e), 8), 4);
+            val r = ops->matrix->x_row(k, row);
+            kb_store(k, acc[row * s->ye + e], element(k, out, r, ops->matrix->result_y(k, e), 8), 4);
         }
 }
 

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_output.h - from a warp's output sums to the rows in memory.
+*/
+#ifndef KVKILN_PART_OUTPUT_H
+#define KVKILN_PART_OUTPUT_H
+
+#include "part_attend.h"
+
+/* part_join.c, decode: joins the token warps' sums and writes the CTA's rows, finished (`single`) or as
+** partial results (normalised f32, log2 of the denominator) for template_reduce. */
+struct attend_row {
+    val valid;                /* i1: the row exists */
+    val head;                 /* i32 query head, for the sink */
+    val out, lse;             /* the row's first element, dtype of the plan; its f32 */
+    val partial, partial_lse; /* the same, f32, where the row is not finished */
+};
+struct attend_join {
+    val index;                /* i32: this warp's place among the token warps */
+    val rows;                 /* i32: of the CTA that exist, at most plan->rows */
+    val single;               /* i1 */
+    void (*find_row)(struct kb *k, const void *data, val row, struct attend_row *out);
+    const void *data;
+};
+/* `buffers`: plan_join_bytes of shared memory; it may be the query tile. */
+void attend_join(struct kb *k, const struct attend *a, const struct attend_sums *s, const struct attend_join *to, val buffers);
+
+/* part_output.c: normalises and writes a lane's rows. */
+struct attend_output {
+    val valid[ATTEND_ROWS];   /* i1: the row exists */
+    val out[ATTEND_ROWS];     /* pointers to the row's first element, dtype of the plan */
+    val head[ATTEND_ROWS];    /* i32 query head, for the sink */
+    val lse[ATTEND_ROWS];     /* pointers to the row's f32, or NULL when `write_lse` is false there */
+};
+void attend_write(struct kb *k, const struct attend *a, const struct attend_sums *s, const struct attend_output *out);
+/* sink logit of a head in log2 units, -inf without sinks */
+val attend_sink(struct kb *k, val head);
+
+#endif

@@ -1,0 +1,8 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Not measured: plans that the rules do not choose on this target, for the suite num_other_plans.
+return {
+    { kind = "decode", gqa = 1, plan = { spread_tables = 1 } },
+    { kind = "decode", gqa = 4, plan = { spread_tables = 1, subtiles = 1, prefetch = 1 } },
+    { kind = "decode", gqa = 8, plan = { narrow = 0, spread_tables = 1 } },
+    { kind = "decode", plan = { narrow = 0, warps = 2 } },
+}
