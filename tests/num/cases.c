@@ -395,6 +395,11 @@ static void add_others(struct list *list)
         add_own(list, ref_spec_find(plain[i]), REF_AOS, i % 2 ? 64 : 128, i % 2 ? 64 : 128, i);
     add_own(list, ref_spec_find("turboquant_4bit_nc"), REF_AOS, 128, 64, 3);
     add_own(list, ref_spec_find("turboquant_k8v4"), REF_SOA, 64, 128, 4);
+    /* long rows of two terms that nothing rotates, and a ratio that is no power of two: a loop over
+    ** queries that no other model has on CDNA */
+    for (const struct ref_spec *s = num_custom_specs(); s->name; s++)
+        if (!strcmp(s->name, "own_nvfp4_mxfp4"))
+            add_own(list, s, REF_AOS, 256, 256, 1);
 }
 
 /*
