@@ -94,7 +94,7 @@ static void advance(struct reader *r)
 {
     skip_space(r);
     r->text = r->at;
-    r->length = 1;
+    r->length = r->at < r->end; /* nothing may be read at the end, not even for a message */
     if (r->at == r->end) {
         r->token = END;
     } else if (*r->at == '"') {
