@@ -30,6 +30,7 @@ enum {
     FUNCTION_LOCAL = 3,
     FUNCTION_REGISTERS = 4,
     FUNCTION_MAX_DYNAMIC_SHARED = 8,
+    FUNCTION_SHARED_CARVEOUT = 9,
     JIT_ERROR_LOG = 5,
     JIT_ERROR_LOG_BYTES = 6,
     STREAM_NON_BLOCKING = 1,
@@ -333,6 +334,16 @@ static void report(struct cuda *c, struct driver_entry *out)
         out->resident_ctas = -1;
 }
 
+/* A CTA may have so much; and the multiprocessor is to be split so that as many CTAs as the plan counts on fit: left
+** alone, a driver may keep a part for its first-level cache. */
+static int ask_for_shared(struct cuda *c, const struct driver_entry *e)
+{
+    if (e->shared_bytes <= OPT_IN_SHARED_BYTES)
+        return 0;
+    int code = c->fn.function_set(e->function, FUNCTION_MAX_DYNAMIC_SHARED, (int)e->shared_bytes);
+    return code ? code : c->fn.function_set(e->function, FUNCTION_SHARED_CARVEOUT, 100);
+}
+
 static kvk_status entry(void *device, void *module, const char *line, struct driver_entry *out,
                         kvk_error *err)
 {
@@ -349,12 +360,8 @@ static kvk_status entry(void *device, void *module, const char *line, struct dri
     int code = c->fn.function(&out->function, module, symbol);
     if (code)
         status = failed(c, code, "cuModuleGetFunction", err);
-    if (!status && out->shared_bytes > OPT_IN_SHARED_BYTES) {
-        code =
-            c->fn.function_set(out->function, FUNCTION_MAX_DYNAMIC_SHARED, (int)out->shared_bytes);
-        if (code)
-            status = failed(c, code, "cuFuncSetAttribute", err);
-    }
+    if (!status && (code = ask_for_shared(c, out)))
+        status = failed(c, code, "cuFuncSetAttribute", err);
     if (!status)
         report(c, out);
     leave(c, pushed);
