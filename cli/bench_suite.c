@@ -129,7 +129,7 @@ static kvk_status run_row(struct suite *suite, struct goal_row *row, kvk_error *
         status = run_shape(suite, row->goal->kind, &shape, &other, NULL, err);
     if (status) {
         row->state = GOAL_ERROR;
-        snprintf(row->error, sizeof row->error, "%s", err->text);
+        snprintf(row->error, sizeof row->error, "%.*s", (int)sizeof row->error - 1, err->text);
     } else if (!bench_passed(&row->result) || (other.verdict.compared && !bench_passed(&other))) {
         row->state = GOAL_WRONG;
     } else {

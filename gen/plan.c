@@ -2,9 +2,9 @@
 /*
 ** plan.c - every choice a template obeys. Each is made once, here, and leaves its reason.
 **
-** Attention kernels hold 16 query rows a warp. What a lane keeps of the output is 16 * value dims /
-** lanes floats: that, with 128 of them as the most that leaves room for a step's codes, decides how
-** many warps share a row's dims.
+** Attention kernels hold 16 query rows a warp, in the narrow form 8. What a lane keeps of the output is
+** rows * value dims / lanes floats: that, with 128 of them as the most that leaves room for a step's
+** codes, decides how many warps share a row's dims.
 */
 #include "plan.h"
 

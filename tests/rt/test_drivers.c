@@ -14,7 +14,7 @@ static const char *topology; /* of a folder of ours: hip:1 is a gfx942 */
 #include <sys/stat.h>
 
 struct vendor {
-    const char *device, *library, *name;
+    const char *device, *soname, *name;
     const char *load; /* its call that loads code */
     const char *enter;
 };
@@ -78,7 +78,7 @@ static void check_failure(const struct vendor *v, const struct fake *fake, kvk_s
 static void calls_may_fail(const struct vendor *v)
 {
     kvk_error err = {0};
-    struct fake *fake = rt_fake(v->library);
+    struct fake *fake = rt_fake(v->soname);
     kvk_status status = rt_life(v->device, NULL, &err);
     if (status)
         fail_msg("%s", err.text);
@@ -87,7 +87,7 @@ static void calls_may_fail(const struct vendor *v)
     assert_int_equal(fake->launches, KIND_COUNT + 1); /* and decode's reduction */
     int calls = fake->calls, failures = 0;
     for (int n = 1; n <= calls; n++) {
-        fake = rt_fake(v->library);
+        fake = rt_fake(v->soname);
         fake->fail_at = n;
         memset(&err, 0, sizeof err);
         status = rt_life(v->device, NULL, &err);
@@ -112,11 +112,11 @@ static void lost_devices_are_errors(void **state)
     for (int i = 0; i < VENDORS; i++) {
         const struct vendor *v = &vendors[i];
         kvk_error err = {0};
-        struct fake *fake = rt_fake(v->library);
+        struct fake *fake = rt_fake(v->soname);
         assert_int_equal(rt_life(v->device, NULL, &err), KVK_OK);
         int last = 0;
         for (int calls = fake->calls, n = 1; n <= calls; n++) {
-            fake = rt_fake(v->library);
+            fake = rt_fake(v->soname);
             fake->fail_from = n;
             fake->fail_code = 719;
             memset(&err, 0, sizeof err);
@@ -141,7 +141,7 @@ static void no_memory_for_code_is_not_remembered(void **state)
     for (int i = 0; i < VENDORS; i++) {
         struct kvk_options options = KVK_INIT(struct kvk_options);
         struct kvk_model model = rt_model();
-        struct fake *fake = rt_fake(vendors[i].library);
+        struct fake *fake = rt_fake(vendors[i].soname);
         const kvk_kernels *k;
         kvk_context *ctx;
         kvk_error err = {0};
