@@ -7,8 +7,8 @@ add_link_options(-fsanitize=address,undefined)
 include(generated)
 add_library(fuzzed STATIC ${KVKILN_RUNTIME_SOURCES} ${KVKILN_SPEC_SOURCES} ${KVKILN_EMBED_SOURCES}
   ${KVKILN_TEXTS_SOURCE} gen/name.c cli/cli.c cli/safetensors.c)
-target_include_directories(fuzzed PUBLIC ${CMAKE_SOURCE_DIR} ${KVKILN_GENERATED}
-  SYSTEM PUBLIC ${KVKILN_XXHASH_INCLUDE})
+target_include_directories(fuzzed PUBLIC ${CMAKE_SOURCE_DIR} ${KVKILN_GENERATED})
+target_include_directories(fuzzed SYSTEM PUBLIC ${KVKILN_XXHASH_INCLUDE})
 target_link_libraries(fuzzed PUBLIC dep_zstd dep_lua dep_jansson Threads::Threads m ${CMAKE_DL_LIBS})
 add_dependencies(fuzzed build_id embedded_specs)
 

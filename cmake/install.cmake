@@ -13,7 +13,7 @@ set(doc ${CMAKE_INSTALL_DATADIR}/doc)
 # ---- runtime, and what compiles against it ----
 if(NOT KVKILN_STATIC)
   install(TARGETS kvkiln LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
-  install(FILES LICENSE DESTINATION ${doc}/libkvkiln RENAME copyright COMPONENT runtime)
+  install(FILES ${KVKILN_GENERATED}/copyright-runtime DESTINATION ${doc}/libkvkiln RENAME copyright COMPONENT runtime)
 
   # The archive is one object whose only global names are kvk_*: an engine may have its own `cache_load`.
   set(archive ${CMAKE_BINARY_DIR}/ar/libkvkiln.a)
@@ -31,7 +31,7 @@ if(NOT KVKILN_STATIC)
   add_custom_target(dev-files ALL DEPENDS ${archive} ${header})
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
   install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
-  install(FILES LICENSE DESTINATION ${doc}/libkvkiln-dev RENAME copyright COMPONENT dev)
+  install(FILES ${KVKILN_GENERATED}/copyright-runtime DESTINATION ${doc}/libkvkiln-dev RENAME copyright COMPONENT dev)
   install(DIRECTORY examples DESTINATION ${doc}/libkvkiln-dev COMPONENT dev)
 
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/kvkiln)
@@ -61,7 +61,7 @@ install(FILES ${KVKILN_SPEC_FILES} DESTINATION ${CMAKE_INSTALL_DATADIR}/kvkiln/s
 install(FILES ${KVKILN_TUNED_FILES} DESTINATION ${CMAKE_INSTALL_DATADIR}/kvkiln/specs/tuned COMPONENT generator)
 install(DIRECTORY tests/data/ DESTINATION ${CMAKE_INSTALL_DATADIR}/kvkiln/data COMPONENT generator
   FILES_MATCHING PATTERN "*.safetensors") # what `kvkiln demo` shows
-install(FILES LICENSE DESTINATION ${doc}/kvkiln RENAME copyright COMPONENT generator)
+install(FILES ${KVKILN_GENERATED}/copyright-generator DESTINATION ${doc}/kvkiln RENAME copyright COMPONENT generator)
 install(FILES README.md CHANGELOG.md DESTINATION ${doc}/kvkiln COMPONENT generator)
 install(DIRECTORY docs/ DESTINATION ${doc}/kvkiln/docs COMPONENT generator FILES_MATCHING PATTERN "*.md")
 

@@ -8,8 +8,8 @@ endif()
 
 # ---- runtime ----
 add_library(runtime-objects OBJECT ${KVKILN_RUNTIME_SOURCES} ${KVKILN_TEXTS_SOURCE})
-target_include_directories(runtime-objects PRIVATE ${CMAKE_SOURCE_DIR} ${KVKILN_GENERATED}
-  SYSTEM PRIVATE ${KVKILN_XXHASH_INCLUDE})
+target_include_directories(runtime-objects PRIVATE ${CMAKE_SOURCE_DIR} ${KVKILN_GENERATED})
+target_include_directories(runtime-objects SYSTEM PRIVATE ${KVKILN_XXHASH_INCLUDE})
 add_dependencies(runtime-objects build_id)
 
 if(NOT KVKILN_STATIC)
@@ -26,8 +26,8 @@ endif()
 
 # ---- generator ----
 add_library(gen-objects OBJECT ${KVKILN_GEN_SOURCES} ${KVKILN_EMBED_SOURCES})
-target_include_directories(gen-objects PRIVATE ${CMAKE_SOURCE_DIR} ${KVKILN_GENERATED}
-  SYSTEM PRIVATE ${KVKILN_XXHASH_INCLUDE})
+target_include_directories(gen-objects PRIVATE ${CMAKE_SOURCE_DIR} ${KVKILN_GENERATED})
+target_include_directories(gen-objects SYSTEM PRIVATE ${KVKILN_XXHASH_INCLUDE})
 target_link_libraries(gen-objects PRIVATE dep_llvm dep_lua)
 add_dependencies(gen-objects build_id embedded_specs)
 

@@ -271,10 +271,12 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/rt/test_prepare.c
   tests/rt/test_process.c
   tests/rt/test_progress.c
+  tests/rt/test_shapes.c
   tests/rt/test_stress.c
   tests/rt/test_threads.c
   tests/rt/test_tiled.c
   tests/rt/test_refusals.c
+  tests/rt/test_trouble.c
   tests/unit/test_codebook.c
   tests/unit/test_fails.c
   tests/unit/test_host_link.c

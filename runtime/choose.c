@@ -100,7 +100,7 @@ kvk_status choose_device(kvk_context *ctx, const char *name, kvk_error *err)
         return ERR(err, KVK_E_ARG,
                    "device \"%s\": accepted \"auto\", \"host\", \"cuda:N\", \"hip:N\"", name);
     kvk_status status = driver->count(&devices, &below);
-    if (!status && index >= devices)
+    if (!status && index >= devices && driver != &driver_host) /* host:N is open's to judge */
         status =
             error_set(&below, KVK_E_DEVICE, __func__, "there %s %d %s device%s",
                       devices == 1 ? "is" : "are", devices, driver->name, devices == 1 ? "" : "s");

@@ -43,10 +43,11 @@ struct module {
     size_t bytes, mapped;
 };
 
+/* One: the modes with guard pages are taken by name only, never because the plain one failed. */
 static kvk_status count(int *devices, kvk_error *err)
 {
     (void)err;
-    *devices = MODE_COUNT;
+    *devices = 1;
     return KVK_OK;
 }
 

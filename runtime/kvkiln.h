@@ -93,7 +93,17 @@ typedef struct kvk_context kvk_context; /* a device, its caches and loaded modul
 typedef struct kvk_kernels kvk_kernels; /* borrowed from the context: valid until kvk_close */
 typedef void *kvk_stream;               /* CUstream, hipStream_t; NULL is the default stream; ignored by the host device */
 
+#ifdef __cplusplus
+extern "C++" template <class type> inline type kvk_init()
+{
+    type made = type();
+    made.size = sizeof made;
+    return made;
+}
+#define KVK_INIT(type) (kvk_init<type>())
+#else
 #define KVK_INIT(type) ((type){.size = sizeof(type)})
+#endif
 
 /* A pack that is in memory already: linked in, or mapped by the program. Must stay as it is until kvk_close. */
 struct kvk_pack_memory {

@@ -104,25 +104,39 @@ def count(text, status):
     return passed, len(failed), skipped, failed
 
 
+def finish(process, started):
+    """(status, processor seconds of it and of its children), or None for a status after LIMIT_S."""
+    while True:
+        pid, status, used = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode, used.ru_utime + used.ru_stime
+        if time.monotonic() - started > LIMIT_S:
+            process.kill()
+            process.wait()
+            return None, 0.0
+        time.sleep(0.02)
+
+
 def run(name, command, env, logs):
-    started = time.monotonic()
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env=env, timeout=LIMIT_S, text=True, errors="replace")
-        text, status = done.stdout, done.returncode
-    except subprocess.TimeoutExpired as late:
-        text, status = (late.stdout or b"").decode(errors="replace"), f"none after {LIMIT_S} s"
-    except OSError as error:
-        text, status = str(error), 127
-    with open(f"{logs}/{name}.log", "w", encoding="utf-8") as log:
-        log.write(text)
-    return name, time.monotonic() - started, text, count(text, status)
+    started, path, busy = time.monotonic(), f"{logs}/{name}.log", 0.0
+    with open(path, "wb") as log:
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=env)
+            status, busy = finish(process, started)
+            status = f"none after {LIMIT_S} s" if status is None else status
+        except OSError as error:
+            log.write(str(error).encode())
+            status = 127
+    with open(path, encoding="utf-8", errors="replace") as log:
+        text = log.read()
+    return name, (time.monotonic() - started, busy), text, count(text, status)
 
 
 def report(name, seconds, text, counted):
     passed, failed, skipped, names = counted
     print(f"{'FAIL' if failed else 'ok  '} {name:34} {passed:5} passed {failed:3} failed {skipped:3} skipped "
-          f"{seconds:7.1f} s", flush=True)
+          f"{seconds[0]:7.1f} s {seconds[1]:7.1f} s busy", flush=True)
     for lost in names[:20]:
         print(f"       {lost[:200]}")
     if failed:
@@ -140,13 +154,15 @@ def main():
     os.makedirs(logs, exist_ok=True)
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="tap", KVKILN=kvkiln, TEST_ROOT=args.root, TEST_BUILD=args.build,
                PYTHONDONTWRITEBYTECODE="1", KVKILN_CACHE_DIR=f"{args.build}/test-cache")
-    totals, lock = [0, 0, 0], threading.Lock()
+    totals, lock, busy, started = [0, 0, 0], threading.Lock(), 0.0, time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for future in concurrent.futures.as_completed([pool.submit(run, n, c, env, logs) for n, c in todo]):
             result = future.result()
             with lock:
                 report(*result)
+                busy += result[1][1]
                 totals = [a + b for a, b in zip(totals, result[3][:3])]
+    print(f"{len(todo)} suites, {time.monotonic() - started:.0f} s, {busy:.0f} s of processor time")
     if not device:
         print("no GPU on this machine: the GPU suites are skipped (check and num on a device)")
         totals[2] += 2

@@ -10,16 +10,13 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
-ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-KVKILN = os.environ.get("KVKILN") or f"{ROOT}/out/bin/kvkiln"
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import KVKILN, ROOT, Skip, main
+
 STATES = {"met", "unmet", "on a CPU", "without the layout", "not run", "wrong", "failed"}
 
 
 TINY = ("--device", "host", "--context", "64", "--kv-heads", "1", "--head-size", "64", "--repeats", "1")
-
-
-class Skip(Exception):
-    pass
 
 
 def kvkiln(*args, code=0):
@@ -148,15 +145,4 @@ TESTS = [tuning_keeps_what_is_there_and_what_is_faster, tuning_refuses_what_it_c
          rows_of_a_layout_that_is_missing_are_no_failure, plots_are_made_of_a_suite]
 
 with tempfile.TemporaryDirectory() as TEMP:
-    bad = 0
-    print(f"1..{len(TESTS)}")
-    for number, case in enumerate(TESTS, 1):
-        try:
-            case()
-            print(f"ok {number} - {case.__name__}", flush=True)
-        except Skip as why:
-            print(f"ok {number} - {case.__name__} # SKIP {why}", flush=True)
-        except Exception as error:  # pylint: disable=broad-except
-            bad += 1
-            print(f"not ok {number} - {case.__name__}\n# {type(error).__name__}: {str(error)[:900]}", flush=True)
-sys.exit(1 if bad else 0)
+    main(TESTS)

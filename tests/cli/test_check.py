@@ -7,11 +7,11 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import KVKILN, ROOT, main
+
 import perturb
 
-ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-KVKILN = os.environ.get("KVKILN") or f"{ROOT}/out/bin/kvkiln"
 DATA = f"{ROOT}/tests/data"
 MSE = f"{DATA}/turboquant_4bit_nc.aos.d128.g4.bfloat16.safetensors"
 SOA = f"{DATA}/turboquant_4bit_nc.soa.d128.g6.float16.safetensors"
@@ -170,13 +170,4 @@ TESTS = [sample_files_pass, text_names_device_and_each_tensor, device_auto_says_
 TESTS += [damage(kind) for kind in perturb.DAMAGE]
 
 with tempfile.TemporaryDirectory() as TEMP:
-    bad = 0
-    print(f"1..{len(TESTS)}")
-    for number, case in enumerate(TESTS, 1):
-        try:
-            case()
-            print(f"ok {number} - {case.__name__}", flush=True)
-        except Exception as error:  # every case is reported
-            bad += 1
-            print(f"not ok {number} - {case.__name__}: {type(error).__name__} {error}", flush=True)
-sys.exit(1 if bad else 0)
+    main(TESTS)

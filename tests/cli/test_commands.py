@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-KVKILN = os.environ.get("KVKILN") or f"{ROOT}/out/bin/kvkiln"
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import KVKILN, ROOT, main
+
 COMMANDS = ("presets", "doctor", "tune", "explain", "build", "pack", "cache", "check", "demo", "bench", "quality")
 PRESETS = {"turboquant_k8v4": 196, "turboquant_4bit_nc": 134, "turboquant_k3v4_nc": 118, "turboquant_3bit_nc": 102,
            "ultraquant_4bit": 136, "nvfp4": 144, "mxfp4": 136, "fp8_e4m3": 256, "fp16": 512, "bf16": 512}
@@ -225,13 +226,4 @@ TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, specs_ma
          compiles_of_one_process_are_equal_and_cached, unwritable_cache_is_no_obstacle]
 
 with tempfile.TemporaryDirectory() as TEMP:
-    bad = 0
-    print(f"1..{len(TESTS)}")
-    for number, case in enumerate(TESTS, 1):
-        try:
-            case()
-            print(f"ok {number} - {case.__name__}", flush=True)
-        except Exception as error:  # every case is reported
-            bad += 1
-            print(f"not ok {number} - {case.__name__}: {type(error).__name__} {error}", flush=True)
-sys.exit(1 if bad else 0)
+    main(TESTS)

@@ -6,8 +6,9 @@ import re
 import subprocess
 import sys
 
-ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-KVKILN = os.environ.get("KVKILN") or f"{ROOT}/out/bin/kvkiln"
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import KVKILN, ROOT, main
+
 OPTION = r"^\s+(?:-(\S), +)?--([a-z][a-z-]*)(?:=\S+)?(.*)$"
 OF_ARGP = {"help", "usage"}
 
@@ -89,19 +90,5 @@ def statuses_and_environment_are_the_codes():
     assert set(re.findall(r"^  (KVKILN_\w+) ", MAIN, re.M)) == named, named
 
 
-def main():
-    failed = 0
-    tests = (every_option_says_what_it_does, page_has_every_command_and_option, page_has_no_other_options,
-             statuses_and_environment_are_the_codes)
-    print(f"1..{len(tests)}")
-    for i, test in enumerate(tests, 1):
-        try:
-            test()
-            print(f"ok {i} - {test.__name__}")
-        except AssertionError as error:
-            failed += 1
-            print(f"not ok {i} - {test.__name__}\n# {error}")
-    return 1 if failed else 0
-
-
-sys.exit(main())
+main([every_option_says_what_it_does, page_has_every_command_and_option, page_has_no_other_options,
+      statuses_and_environment_are_the_codes])

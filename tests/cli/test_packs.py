@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-KVKILN = os.environ.get("KVKILN") or f"{ROOT}/out/bin/kvkiln"
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import KVKILN, ROOT, main
+
 LIB = os.path.abspath(f"{os.path.dirname(KVKILN)}/../lib")
 KINDS = ["store", "decode", "unified", "dequant", "merge", "copy"]
 BARE = {"KVKILN_GENERATOR": "/nowhere/libkvkiln-gen.so", "KVKILN_CACHE_DIR": ""}
@@ -238,21 +239,5 @@ CASES = [same_input_gives_the_same_bytes, merge_of_parts_is_the_whole, list_show
          pack_is_linked_into_a_program, cache_is_looked_after, cache_commands_check_their_arguments]
 
 
-def main():
-    failed = 0
-    print(f"1..{len(CASES)}")
-    for number, case in enumerate(CASES, 1):
-        try:
-            case()
-            wrong = ""
-        except (AssertionError, KeyError, ValueError, OSError, subprocess.SubprocessError) as error:
-            wrong = f"{type(error).__name__}: {error}"
-            for line in wrong.split("\n"):
-                print(f"# {line[:300]}")
-        print(f"{'not ok' if wrong else 'ok'} {number} - {case.__name__}", flush=True)
-        failed += bool(wrong)
-    return 1 if failed else 0
-
-
 with tempfile.TemporaryDirectory() as TEMP:
-    sys.exit(main())
+    main(CASES)

@@ -10,11 +10,11 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import KVKILN, ROOT, main
+
 import perturb
 
-ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-KVKILN = os.environ.get("KVKILN") or f"{ROOT}/out/bin/kvkiln"
 MSE = f"{ROOT}/tests/data/turboquant_4bit_nc.aos.d128.g4.bfloat16.safetensors"
 ROWS = "20000"
 
@@ -247,19 +247,6 @@ CASES = [codebooks_lose_what_they_should, soa_loses_the_same, choices_of_scale_g
          usage_is_refused, bad_files_are_refused, a_bad_spec_does_not_stop_the_others]
 
 
-def main():
-    failed = 0
-    print(f"1..{len(CASES)}")
-    for i, case in enumerate(CASES, 1):
-        try:
-            case()
-            print(f"ok {i} - {case.__name__}", flush=True)
-        except Exception as error:  # pylint: disable=broad-except
-            failed += 1
-            print(f"not ok {i} - {case.__name__}: {type(error).__name__}: {error}", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as TEMP:
-        sys.exit(main())
+        main(CASES)

@@ -6,8 +6,9 @@ import shutil
 import subprocess
 import sys
 
-ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("TEST_BUILD") or f"{ROOT}/out/build"
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import BUILD, ROOT, Skip, main  # noqa: F401: for the suites
+
 
 NINJA = ["-G", "Ninja"] if shutil.which("ninja") else []  # one of ninja and make is there
 
@@ -42,17 +43,3 @@ def version():
 
 def commands(kvkiln):
     return re.findall(r"^  ([a-z]+)  +\S", run(kvkiln, "--help").stdout, re.M)
-
-
-def main(tests):
-    failed = 0
-    print(f"1..{len(tests)}", flush=True)
-    for number, test in enumerate(tests, 1):
-        try:
-            test()
-            print(f"ok {number} - {test.__name__}", flush=True)
-        except Exception as error:  # every case is reported
-            failed += 1
-            text = str(error).replace("\n", "\n#   ")
-            print(f"not ok {number} - {test.__name__}\n# {type(error).__name__}: {text}", flush=True)
-    sys.exit(1 if failed else 0)

@@ -75,21 +75,6 @@ def versions_agree():
     assert f"## {v}" in read(f"{ROOT}/CHANGELOG.md")
 
 
-def header_is_one_file():
-    header = read(f"{PREFIX}/include/kvkiln.h")
-    assert '#include "' not in header and header.index("Part 1") < header.index("Part 2")
-    for row in re.findall(r"^STATUS\((\w+), (\d+),", read(f"{ROOT}/runtime/status.def"), re.M):
-        assert "KVK_%s = %s," % row in header, row
-    source = f"{TEMP}/header.c"
-    with open(source, "w", encoding="ascii") as file:
-        file.write('#include <kvkiln.h>\n#include <string.h>\nint main(void) { return strcmp(kvk_version(), "%s") || '
-                   "KVK_VERSION != %d; }\n" % (version(), sum(int(n) * k for n, k in zip(version().split("."), (10000, 100, 1)))))
-    for standard in ("-std=c11", "-std=c99", "-std=gnu17"):
-        run("gcc", *FLAGS, standard, source, f"-I{PREFIX}/include", f"-L{PREFIX}/lib", f"-Wl,-rpath,{PREFIX}/lib", "-lkvkiln",
-            "-o", f"{TEMP}/header")
-        run(f"{TEMP}/header")
-
-
 def moved_tree_finds_its_parts():
     shutil.copy(f"{PREFIX}/share/kvkiln/specs/turboquant_k8v4.lua", f"{PREFIX}/share/kvkiln/specs/zz_beside.lua")
     assert "196" in run(KVKILN, "presets", "zz_beside").stdout
@@ -281,7 +266,7 @@ def manual_has_every_option():
     assert all(f"kvkiln\\-{c} (1)" in main_page for c in commands(KVKILN))
 
 
-main([installs_and_moves, tree_is_whole, nothing_names_its_place, only_kvk_is_exported, versions_agree, header_is_one_file,
+main([installs_and_moves, tree_is_whole, nothing_names_its_place, only_kvk_is_exported, versions_agree,
       moved_tree_finds_its_parts, neighbours_are_not_read, engine_builds_with_find_package, engine_builds_with_pkg_config,
       lines_of_the_page_build_and_run, other_versions_are_refused, foreign_generators_are_refused_by_name,
       ahead_of_time, wrong_packs_are_refused,

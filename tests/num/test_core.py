@@ -8,8 +8,10 @@ import shlex
 import subprocess
 import sys
 
-ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-NUM = f"{os.environ.get('TEST_BUILD') or f'{ROOT}/out/build'}/tests/num"
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import BUILD, main
+
+NUM = f"{BUILD}/tests/num"
 HEAD_SIZES = "16 32 40 64 72 80 96 112 120 128 160 192 224 256 320 512 576 192x128 576x512".split()
 GQA = [str(g) for g in range(1, 17)] + "24 32 48 64 71 128".split()
 PAGES = "1 8 16 32 48 64 128 256 1536".split()
@@ -74,19 +76,5 @@ def a_failure_prints_the_command_that_repeats_it():
         assert run(*options).returncode == 0, command
 
 
-def main():
-    failed = 0
-    tests = (every_promised_number_is_in_the_core, names_are_unique, shards_are_a_partition, bad_shards_are_refused,
-             a_failure_prints_the_command_that_repeats_it)
-    print(f"1..{len(tests)}")
-    for i, test in enumerate(tests, 1):
-        try:
-            test()
-            print(f"ok {i} - {test.__name__}")
-        except AssertionError as error:
-            failed += 1
-            print(f"not ok {i} - {test.__name__}\n# {error}")
-    return 1 if failed else 0
-
-
-sys.exit(main())
+main([every_promised_number_is_in_the_core, names_are_unique, shards_are_a_partition, bad_shards_are_refused,
+      a_failure_prints_the_command_that_repeats_it])

@@ -266,6 +266,30 @@ void rt_with_fakes(char **argv)
     exit(1);
 }
 
+void rt_topology_node(const char *folder, int number, const char *text)
+{
+    char name[16];
+    snprintf(name, sizeof name, "%d", number);
+    char *dir = rt_path(folder, name), *file = rt_path(dir, "properties");
+    mkdir(dir, 0700);
+    rt_write(file, text, strlen(text));
+    free(dir);
+    free(file);
+}
+
+char *rt_topology(void)
+{
+    char *folder = rt_folder();
+    rt_topology_node(folder, 0, "cpu_cores_count 64\nsimd_count 0\ngfx_target_version 0\n");
+    rt_topology_node(folder, 1,
+                     "cpu_cores_count 0\nsimd_count 1216\nsimd_per_cu 4\n"
+                     "gfx_target_version 90402\nlocation_id 768\ndomain 0\n");
+    rt_topology_node(folder, 2,
+                     "simd_count 192\nsimd_per_cu 2\ngfx_target_version 110000\n"
+                     "location_id 49408\ndomain 0\n");
+    return folder;
+}
+
 struct fake *rt_fake(const char *library)
 {
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL), *symbol;

@@ -61,6 +61,11 @@ void *rt_object(const struct gen_request *request, size_t *bytes);
 */
 void rt_with_fakes(char **argv);
 
+/* New folder of HIP's topology: a processor, a gfx942 (the fake's hip:1) and a gfx1100 (its hip:0). rt_remove takes it away. */
+char *rt_topology(void);
+/* Sets or adds a node: the text of its properties. */
+void rt_topology_node(const char *folder, int number, const char *text);
+
 /* State of the fake inside a loaded library ("libcuda.so.1"), reset. */
 struct fake *rt_fake(const char *library);
 

@@ -11,8 +11,6 @@ static const char *topology; /* of a folder of ours: hip:1 is a gfx942 */
 #define HIP_TOPOLOGY_FOLDER topology
 #include "../../runtime/driver_hip.c" /* instead of the library's */
 
-#include <sys/stat.h>
-
 struct vendor {
     const char *device, *soname, *name;
     const char *load; /* its call that loads code */
@@ -28,21 +26,7 @@ enum { VENDORS = sizeof vendors / sizeof *vendors };
 static int setup(void **state)
 {
     (void)state;
-    static const char *const nodes[] = {
-        "cpu_cores_count 64\nsimd_count 0\ngfx_target_version 0\n",
-        "simd_count 1216\nsimd_per_cu 4\ngfx_target_version 90402\nlocation_id 768\ndomain 0\n",
-        "simd_count 192\nsimd_per_cu 2\ngfx_target_version 110000\nlocation_id 49408\ndomain 0\n"};
-    char *folder = rt_folder();
-    for (int i = 0; i < 3; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "%d", i);
-        char *dir = rt_path(folder, name), *file = rt_path(dir, "properties");
-        mkdir(dir, 0700);
-        rt_write(file, nodes[i], strlen(nodes[i]));
-        free(dir);
-        free(file);
-    }
-    topology = folder;
+    topology = rt_topology();
     rt_generator_reset();
     return 0;
 }

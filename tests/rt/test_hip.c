@@ -8,21 +8,8 @@ static const char *topology;
 extern const struct driver driver_hip_under_test;
 #include "../../runtime/driver_hip.c"
 
-#include <sys/stat.h>
-
 static struct fake *fake;
 static char *folder;
-
-static void write_node(int number, const char *text)
-{
-    char name[32];
-    snprintf(name, sizeof name, "%d", number);
-    char *dir = rt_path(folder, name), *file = rt_path(dir, "properties");
-    mkdir(dir, 0700);
-    rt_write(file, text, strlen(text));
-    free(dir);
-    free(file);
-}
 
 static int setup(void **state)
 {
@@ -30,13 +17,7 @@ static int setup(void **state)
     rt_generator_reset();
     fake = rt_fake("libamdhip64.so.6");
     fake->current = 0;
-    topology = folder = rt_folder();
-    write_node(0, "cpu_cores_count 64\nsimd_count 0\ngfx_target_version 0\n");
-    write_node(1, "cpu_cores_count 0\nsimd_count 1216\nsimd_per_cu 4\ngfx_target_version "
-                  "90402\nlocation_id 768\ndomain 0\n");
-    write_node(
-        2,
-        "simd_count 192\nsimd_per_cu 2\ngfx_target_version 110000\nlocation_id 49408\ndomain 0\n");
+    topology = folder = rt_topology();
     return 0;
 }
 
@@ -156,8 +137,9 @@ static void other_targets_are_refused(void **state)
     struct driver_device_info info;
     kvk_error err;
     void *device;
-    write_node(
-        1, "simd_count 416\nsimd_per_cu 4\ngfx_target_version 90010\nlocation_id 768\ndomain 0\n");
+    rt_topology_node(
+        folder, 1,
+        "simd_count 416\nsimd_per_cu 4\ngfx_target_version 90010\nlocation_id 768\ndomain 0\n");
     assert_int_equal(driver_hip_under_test.open(1, &device, &info, &err), KVK_E_DEVICE);
     assert_non_null(strstr(err.text, "gfx90a (Fake AMD 1) is not supported"));
     topology = "/nowhere";

@@ -8,8 +8,10 @@ import re
 import subprocess
 import sys
 
-ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-NUM = f"{os.environ.get('TEST_BUILD') or f'{ROOT}/out/build'}/tests/num"
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import BUILD, ROOT, main
+
+NUM = f"{BUILD}/tests/num"
 
 
 def read(path):
@@ -45,19 +47,8 @@ def every_kind_of_case_is_on_the_page():
     assert not missing, sorted(missing)
 
 
-def main():
-    failed = 0
-    tests = (every_named_test_exists, every_kind_of_case_is_on_the_page)
-    print(f"1..{len(tests)}")
-    for i, test in enumerate(tests, 1):
-        try:
-            assert len(named()) > 80
-            test()
-            print(f"ok {i} - {test.__name__}")
-        except AssertionError as error:
-            failed += 1
-            print(f"not ok {i} - {test.__name__}\n# {error}")
-    return 1 if failed else 0
+def the_page_was_read():
+    assert len(named()) > 80
 
 
-sys.exit(main())
+main([every_named_test_exists, every_kind_of_case_is_on_the_page, the_page_was_read])

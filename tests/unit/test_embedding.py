@@ -7,7 +7,9 @@ import os
 import re
 import sys
 
-from test_limits import ROOT, STRING, calls, plain, read
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import ROOT, main
+from test_limits import STRING, calls, plain, read
 
 # What an operator meets with a correct program: all of it has to be in the table.
 OF_MACHINES = ("KVK_E_GENERATOR", "KVK_E_MISS", "KVK_E_CANCELLED", "KVK_E_FORK", "KVK_E_DEVICE")
@@ -67,19 +69,5 @@ def environment_is_the_codes():
     assert names and not [n for n in names if f"`{n}`" not in page], names
 
 
-def main():
-    failed = 0
-    tests = (every_message_is_the_codes, every_fault_of_a_machine_is_there, every_status_is_there, every_row_says_what_to_do,
-             environment_is_the_codes)
-    print(f"1..{len(tests)}")
-    for i, test in enumerate(tests, 1):
-        try:
-            test()
-            print(f"ok {i} - {test.__name__}")
-        except AssertionError as error:
-            failed += 1
-            print(f"not ok {i} - {test.__name__}\n# {error}")
-    return 1 if failed else 0
-
-
-sys.exit(main())
+main([every_message_is_the_codes, every_fault_of_a_machine_is_there, every_status_is_there, every_row_says_what_to_do,
+      environment_is_the_codes])

@@ -8,6 +8,7 @@
 #include "gen/plan.h"
 #include "runtime/gen_api.h"
 #include "runtime/kvkiln.h"
+#include "tests/page.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,64 +22,15 @@
 
 /* --- the page --- */
 
-enum { MAX_ROWS = 128, ROW_BYTES = 512 };
-
-static struct {
-    char message[ROW_BYTES], status[32];
-    int here, provoked; /* its test is this one */
-} rows[MAX_ROWS];
-static int nrows;
-
-static int read_page(void **state)
-{
-    char line[2048];
-    FILE *f = fopen(TEST_ROOT "/docs/limits.md", "r");
-
-    (void)state;
-    if (!f)
-        return -1;
-    while (nrows < MAX_ROWS && fgets(line, sizeof line, f))
-        if (sscanf(line, "| `%511[^`]` | %31s |", rows[nrows].message, rows[nrows].status) == 2)
-            rows[nrows++].here = strstr(line, "| limits |") != NULL;
-    fclose(f);
-    return nrows > 40 ? 0 : -1;
-}
-
-/* Does the text match, "…" standing for anything? */
-static int matches(const char *pattern, const char *text)
-{
-    static const char any[] = "…";
-    size_t n = sizeof any - 1;
-
-    for (; *pattern; pattern++, text++) {
-        if (!strncmp(pattern, any, n)) {
-            do
-                if (matches(pattern + n, text))
-                    return 1;
-            while (*text++);
-            return 0;
-        }
-        if (*pattern != *text)
-            return 0;
-    }
-    return !*text;
-}
+static struct page page;
 
 /* The refusal is listed; its row with the longest text counts as provoked. */
 static void refused(kvk_status status, const kvk_error *err)
 {
-    int best = -1;
-
     if (status == KVK_OK)
         fail_msg("nothing was refused");
-    for (int i = 0; i < nrows; i++)
-        if (!strcmp(rows[i].status, kvk_status_name(status)) &&
-            matches(rows[i].message, err->text) &&
-            (best < 0 || strlen(rows[i].message) > strlen(rows[best].message)))
-            best = i;
-    if (best < 0)
+    if (!page_met(&page, status, err->text))
         fail_msg("not in docs/limits.md: %s: %s", kvk_status_name(status), err->text);
-    rows[best].provoked = 1;
 }
 
 /* --- shapes and formats --- */
@@ -380,9 +332,9 @@ static void others(void **state)
 static void all_listed_refusals_were_provoked(void **state)
 {
     (void)state;
-    for (int i = 0; i < nrows; i++)
-        if (rows[i].here && !rows[i].provoked)
-            fail_msg("not provoked: %s", rows[i].message);
+    const struct page_row *row = page_unmet(&page);
+    if (row)
+        fail_msg("not provoked: %s", row->message);
 }
 
 static int open_host(void **state)
@@ -393,7 +345,9 @@ static int open_host(void **state)
     kvk_register_generator(kvk_generator);
     options.device = "host";
     options.cache_dir = "";
-    if (read_page(state) || kvk_open(&options, &ctx, &err)) {
+    (void)state;
+    if (page_read(&page, TEST_ROOT "/docs/limits.md", NULL, "| limits |") <= 40 ||
+        kvk_open(&options, &ctx, &err)) {
         print_error("docs/limits.md cannot be read, or: %s\n", err.text);
         return -1;
     }

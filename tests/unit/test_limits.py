@@ -8,7 +8,9 @@ import os
 import re
 import sys
 
-ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import ROOT, main
+
 STRING = r'"((?:[^"\\]|\\.)*)"'
 CONVERSION = r"%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlz])?[diouxXeEfgGcsp]"
 
@@ -113,19 +115,5 @@ def every_row_has_a_test_that_provokes_it():
         assert len(cause) > 5, message
 
 
-def main():
-    failed = 0
-    tests = (every_refusal_is_listed, every_listed_message_exists, every_row_has_a_test_that_provokes_it)
-    print(f"1..{len(tests)}")
-    for i, test in enumerate(tests, 1):
-        try:
-            test()
-            print(f"ok {i} - {test.__name__}")
-        except AssertionError as error:
-            failed += 1
-            print(f"not ok {i} - {test.__name__}\n# {error}")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main([every_refusal_is_listed, every_listed_message_exists, every_row_has_a_test_that_provokes_it])
