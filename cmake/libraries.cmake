@@ -12,14 +12,12 @@ target_include_directories(runtime-objects PRIVATE ${CMAKE_SOURCE_DIR} ${KVKILN_
 target_include_directories(runtime-objects SYSTEM PRIVATE ${KVKILN_XXHASH_INCLUDE})
 add_dependencies(runtime-objects build_id)
 
-if(NOT KVKILN_STATIC)
-  add_library(kvkiln SHARED)
-  target_link_libraries(kvkiln PRIVATE runtime-objects dep_zstd Threads::Threads m ${CMAKE_DL_LIBS})
-  target_include_directories(kvkiln INTERFACE ${CMAKE_SOURCE_DIR}/runtime)
-  target_link_options(kvkiln PRIVATE ${KVKILN_LIBRARY_LINK})
-  set(KVKILN_SOVERSION ${PROJECT_VERSION_MAJOR}) # binary compatibility of runtime/kvkiln.h: docs/embedding.md
-  set_target_properties(kvkiln PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${KVKILN_SOVERSION})
-endif()
+add_library(kvkiln SHARED)
+target_link_libraries(kvkiln PRIVATE runtime-objects dep_zstd Threads::Threads m ${CMAKE_DL_LIBS})
+target_include_directories(kvkiln INTERFACE ${CMAKE_SOURCE_DIR}/runtime)
+target_link_options(kvkiln PRIVATE ${KVKILN_LIBRARY_LINK})
+set(KVKILN_SOVERSION ${PROJECT_VERSION_MAJOR}) # binary compatibility of runtime/kvkiln.h: docs/embedding.md
+set_target_properties(kvkiln PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${KVKILN_SOVERSION})
 if(NOT KVKILN_GENERATOR)
   return()
 endif()

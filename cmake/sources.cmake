@@ -229,6 +229,7 @@ set(KVKILN_NUM_SOURCES
   tests/num/generator.c
   tests/num/graph.c
   tests/num/graph_cuda.c
+  tests/num/graph_moves.c
   tests/num/main.c
   tests/num/prop.c
   tests/num/prop_values.c
@@ -239,6 +240,14 @@ set(KVKILN_NUM_SOURCES
   tests/num/sample_spec.c
   tests/num/spec_file.c
   tests/num/world.c)
+
+set(KVKILN_GPU_SOURCES # gpu_driver
+  tests/gpu/capture.c
+  tests/gpu/closing.c
+  tests/gpu/contexts.c
+  tests/gpu/cuda.c
+  tests/gpu/main.c
+  tests/gpu/work.c)
 
 set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_test_NAME
   tests/amdsim/test_matrix.c
@@ -372,6 +381,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
 file(GLOB found CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} runtime/*.c gen/*.[ch] gen/*.def templates/*.[ch]
   templates/*.def cli/*.c specs/*.lua specs/tuned/*.lua tests/*/*.c)
 list(REMOVE_ITEM found ${KVKILN_RUNTIME_SOURCES} ${KVKILN_CLI_SOURCES} ${KVKILN_REF_SOURCES} ${KVKILN_NUM_SOURCES}
+  ${KVKILN_GPU_SOURCES}
   ${KVKILN_AMDSIM_SOURCES} ${KVKILN_AMDSIM_DRIVER} ${KVKILN_TEST_SOURCES} ${KVKILN_TEST_PARTS} ${KVKILN_TEST_FAKES}
   ${KVKILN_ID_FILES} ${KVKILN_SPEC_FILES} ${KVKILN_TUNED_FILES})
 if(found)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # One program for each of KVKILN_TEST_SOURCES, linked with both halves (private functions included): ./dev test.
-# A static build makes only `num` and the example `engine`, to be carried to machines with a GPU.
+# A static build makes only `num`, `gpu_driver`, the runtime's library and the example `engine`, to be carried to machines with a
+# GPU.
 if(NOT KVKILN_TESTS OR NOT KVKILN_GENERATOR)
   return()
 endif()
@@ -8,6 +9,10 @@ endif()
 add_library(ref STATIC ${KVKILN_REF_SOURCES})
 target_include_directories(ref PUBLIC ${CMAKE_SOURCE_DIR})
 target_link_libraries(ref PUBLIC dep_jansson m)
+
+# Of the runtime alone: it has no compiler.
+add_executable(gpu_driver ${KVKILN_GPU_SOURCES})
+target_link_libraries(gpu_driver PRIVATE runtime-objects dep_zstd Threads::Threads m ${CMAKE_DL_LIBS})
 
 add_executable(num ${KVKILN_NUM_SOURCES})
 target_link_libraries(num PRIVATE ref everything dep_jansson)
@@ -17,6 +22,7 @@ if(KVKILN_STATIC)
   target_include_directories(engine PRIVATE runtime)
   target_link_libraries(engine PRIVATE runtime-objects dep_zstd Threads::Threads m ${CMAKE_DL_LIBS})
   target_link_options(engine PRIVATE -Wl,--gc-sections -s)
+  target_link_options(gpu_driver PRIVATE -Wl,--gc-sections -s)
   return()
 endif()
 

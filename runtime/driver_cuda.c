@@ -34,6 +34,7 @@ enum {
     JIT_ERROR_LOG = 5,
     JIT_ERROR_LOG_BYTES = 6,
     STREAM_NON_BLOCKING = 1,
+    CAPTURE_RELAXED = 2,
     OPT_IN_SHARED_BYTES = 48 << 10 /* more dynamic shared memory must be asked for */
 };
 
@@ -225,6 +226,23 @@ static void leave(struct cuda *c, int pushed)
         c->fn.pop(&ours);
 }
 
+/*
+** Loading code is among the calls that a strict capture of any thread forbids, and that spoil it.
+** It has nothing to do with what is captured: this thread is exempt for as long. Returns what
+** restrict_again() takes.
+*/
+static int relax(struct cuda *c)
+{
+    int mode = CAPTURE_RELAXED;
+    return c->fn.capture_mode(&mode) == CUDA_SUCCESS ? mode : -1;
+}
+
+static void restrict_again(struct cuda *c, int mode)
+{
+    if (mode >= 0)
+        c->fn.capture_mode(&mode);
+}
+
 /* Inside the primary context: one call whose failure is reported under its name. */
 #define INSIDE(c, call, expression, err)                                                           \
     do {                                                                                           \
@@ -296,7 +314,9 @@ static kvk_status load(void *device, const struct object *o, void **module, kvk_
     }
     kvk_status status = enter(c, &pushed, err);
     if (!status) {
+        int mode = relax(c);
         int code = c->fn.module_load(module, text ? text : o->code, 2, options, values);
+        restrict_again(c, mode);
         if (code)
             status = load_failed(c, o, format, text, code, log, err);
         leave(c, pushed);
@@ -311,7 +331,9 @@ static void unload(void *device, void *module)
     int pushed;
     if (enter(c, &pushed, NULL) != KVK_OK)
         return;
+    int mode = relax(c);
     c->fn.module_unload(module);
+    restrict_again(c, mode);
     leave(c, pushed);
 }
 
@@ -357,6 +379,7 @@ static kvk_status entry(void *device, void *module, const char *line, struct dri
     kvk_status status = enter(c, &pushed, err);
     if (status)
         return status;
+    int mode = relax(c); /* a driver may load a function as late as here */
     int code = c->fn.function(&out->function, module, symbol);
     if (code)
         status = failed(c, code, "cuModuleGetFunction", err);
@@ -364,6 +387,7 @@ static kvk_status entry(void *device, void *module, const char *line, struct dri
         status = failed(c, code, "cuFuncSetAttribute", err);
     if (!status)
         report(c, out);
+    restrict_again(c, mode);
     leave(c, pushed);
     return status;
 }

@@ -132,6 +132,8 @@ void kvk_close(kvk_context *ctx)
 {
     if (!ctx || fork_is_child(ctx))
         return;
+    if (ctx->device) /* kernels that are queued need their modules; a lost device waits for nothing */
+        ctx->driver->synchronize(ctx->device, NULL);
     for (struct kvk_kernels *set = ctx->sets, *next; set; set = next) {
         next = set->next;
         kernels_free(set);

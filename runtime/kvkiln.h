@@ -275,8 +275,9 @@ KVK_API const char *kvk_status_name(kvk_status status);
 /* Opens one device. The options are copied. On success *out must be closed. */
 KVK_API kvk_status kvk_open(const struct kvk_options *options, kvk_context **out, kvk_error *err);
 
-/* Frees every kernel, module and handle of the context. NULL is allowed. No call on it may be running in another thread, and
-** no launch on the device. */
+/* Waits for all that is queued on the device, then frees every kernel, module and handle of the context. NULL is allowed. No
+** call on it may be running in another thread, no stream of the device may be capturing, and a graph that holds a launch of
+** the context must not be launched again. */
 KVK_API void kvk_close(kvk_context *ctx);
 
 /* What was opened: "cuda:0", the device's own name, the target kernels are made for ("sm_90a"), and why it was chosen. */

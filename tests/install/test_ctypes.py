@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The runtime from Python with ctypes alone: opens the host, prepares, stores, decodes and compares with attention in double
-precision. No macro of the header is needed; sizes and numbers below are the header's, so a change of the ABI fails here.
+precision. No macro of the header is needed; sizes and numbers of binding.py are the header's, so a change of the ABI fails here.
 TAP on stdout."""
 import atexit
 import ctypes as c
@@ -12,38 +12,13 @@ import shutil
 import struct
 import tempfile
 
+from binding import (I32, I64, KINDS, KVK_DECODE, KVK_E_ARG, KVK_E_UNSUPPORTED, KVK_FLOAT16, KVK_OK, KVK_STORE, PTR, Decode, Error,
+                     Layout, Limits, Model, Pool, Rows, Store, load, made)
 from installed import BUILD, ROOT, main, run, version
 
 TEMP = tempfile.mkdtemp()
 atexit.register(shutil.rmtree, TEMP)
 G, H, D, P, PAGES, LENGTHS = 2, 6, 64, 16, 9, (37, 1, 50)
-KVK_OK, KVK_E_ARG, KVK_E_UNSUPPORTED, KVK_STORE, KVK_DECODE, KVK_FLOAT16 = 0, 1, 5, 1, 2, 1
-SIZE, I64, I32, PTR, STR = c.c_size_t, c.c_int64, c.c_int32, c.c_void_p, c.c_char_p
-
-
-def struct_of(name, *fields):
-    return type(name, (c.Structure,), {"_fields_": list(fields)})
-
-
-Error = struct_of("kvk_error", ("status", c.c_int), ("driver", c.c_long), ("where", c.c_char * 48), ("text", c.c_char * 464))
-Rows = struct_of("kvk_rows", ("data", PTR), ("row_stride", I64), ("head_stride", I64))
-Pool = struct_of("kvk_pool", ("data", PTR), ("pages", I64), ("page_stride", I64), ("position_stride", I64), ("head_stride", I64))
-Model = struct_of("kvk_model", ("size", SIZE), ("spec", STR), ("layout", STR), ("kv_heads", c.c_int), ("query_heads", c.c_int),
-                  ("head_size", c.c_int), ("value_head_size", c.c_int), ("page_tokens", c.c_int), ("dtype", c.c_int),
-                  ("dequant_dtype", c.c_int), ("kinds", c.c_uint), ("options", c.c_uint), ("plan", STR))
-Layout = struct_of("kvk_layout", ("size", SIZE), ("slot_bytes", SIZE), ("page_bytes", SIZE), ("slot_alignment", SIZE),
-                   ("position_stride", SIZE), ("head_stride", SIZE), ("key_offset", SIZE), ("key_bytes", SIZE),
-                   ("value_offset", SIZE), ("value_bytes", SIZE), ("meta_offset", SIZE), ("fields", c.c_int),
-                   ("field_offset", SIZE * 4), ("ratio", c.c_double), ("signature", STR))
-Limits = struct_of("kvk_limits", ("size", SIZE), ("sequences", I64), ("query_tokens", I64), ("tokens", I64), ("context", I64),
-                   ("batch_invariant", I32))
-Store = struct_of("kvk_store_args", ("size", SIZE), ("pool", Pool), ("key", Rows), ("value", Rows), ("slots", PTR),
-                  ("slot_type", c.c_int), ("rows", I64))
-Decode = struct_of("kvk_decode_args", ("size", SIZE), ("pool", Pool), ("query", Rows), ("out", Rows), ("block_table", PTR),
-                   ("table_stride", I64), ("lengths", PTR), ("sequences", I64), ("query_tokens", I64), ("max_context", I64),
-                   ("scale", c.c_float), ("window", I32), ("sinks", PTR), ("lse", PTR), ("workspace", PTR),
-                   ("workspace_bytes", SIZE), ("splits", I32), ("full", I32), ("soft_cap", c.c_float), ("alibi", PTR),
-                   ("table_type", c.c_int), ("batch_invariant", I32))
 
 
 def library():
@@ -55,24 +30,13 @@ def library():
 
 
 os.environ["KVKILN_CACHE_DIR"] = f"{TEMP}/cache"
-LIB = c.CDLL(library())
-LIB.kvk_version.restype = LIB.kvk_status_name.restype = STR
-LIB.kvk_workspace_bytes.restype = SIZE
-LIB.kvk_workspace_bytes.argtypes = [PTR, PTR]
-LIB.kvk_close.argtypes, LIB.kvk_close.restype = [PTR], None
-LIB.kvk_layout.argtypes = [PTR, PTR, PTR]
-LIB.kvk_prepare.argtypes = [PTR, PTR, PTR, PTR]
-LIB.kvk_store.argtypes = LIB.kvk_decode.argtypes = [PTR, PTR, PTR, PTR]
+LIB = load(library())
 
 
 def call(function, *args):
     error = Error()
     status = getattr(LIB, function)(*args, c.byref(error))
     assert status == KVK_OK, (function, LIB.kvk_status_name(status), error.text)
-
-
-def made(kind, **fields):
-    return kind(size=c.sizeof(kind), **fields)
 
 
 class Context:
@@ -115,10 +79,9 @@ def attention(query, keys, values):
 
 
 def structs_are_those_of_the_header():
-    """A compiler prints sizes and offsets of the fields that are written down above."""
-    kinds = (Error, Rows, Pool, Model, Layout, Limits, Store, Decode)
-    wanted = {f"{k.__name__}.{f[0]}": getattr(k, f[0]).offset for k in kinds for f in k._fields_}
-    wanted.update({k.__name__: c.sizeof(k) for k in kinds})
+    """A compiler prints sizes and offsets of the fields that are written down in binding.py."""
+    wanted = {f"{k.__name__}.{f[0]}": getattr(k, f[0]).offset for k in KINDS for f in k._fields_}
+    wanted.update({k.__name__: c.sizeof(k) for k in KINDS})
     lines = [f'    printf("{n} %zu\\n", ' + ("offsetof(struct %s, %s));" % tuple(n.split(".")) if "." in n else f"sizeof(struct {n}));")
              for n in wanted]
     with open(f"{TEMP}/sizes.c", "w", encoding="ascii") as file:

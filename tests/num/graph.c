@@ -3,9 +3,10 @@
 ** graph.c - a call recorded with dummy lengths and replayed with other lengths, tables and data
 ** gives the bits of a fresh call.
 **
-** Bits of a case's variant: CAPTURED a CUDA graph, else the same call again (every device);
+** Bits of a case's variant: GRAPH_CAPTURED a CUDA graph, else the same call again (every device);
 ** UNIFIED; ONES the dummies are sequences of length 1 with 4 query tokens, else all lengths are 0;
-** INVARIANT batch-invariant splits.
+** INVARIANT batch-invariant splits; SPLITS(n) n of them, 0 as many as are chosen. The other launches
+** are in graph_moves.c and check_tiled.c; test_launches.py holds the list against the header.
 */
 #include "graph.h"
 
@@ -13,22 +14,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPTURED = 1, UNIFIED = 2, ONES = 4, INVARIANT = 8 };
+enum { UNIFIED = 2, ONES = 4, INVARIANT = 8 }; /* and GRAPH_CAPTURED */
+#define SPLITS(n) ((n) << 4)
 enum { SEQUENCES = 4, BOUND = 512, SPARE = 2 };
 
 /* Two batches with the same bounds: as many pages, as wide a table, as many rows. */
 static const int batches[2][SEQUENCES] = {{130, 2, 40, 300}, {300, 40, 2, 130}};
 static const int chunks[2][SEQUENCES] = {{130, 2, 1, 17}, {17, 1, 2, 130}};
 
-static void record(struct num_run *run, struct graph *g, int captured)
+void graph_record(struct num_run *run, struct graph *g, int variant)
 {
-    if (captured)
+    if (variant & GRAPH_CAPTURED)
         graph_capture(run, g);
     else
         g->body(run, g->data, NULL);
 }
 
-static void replay(struct num_run *run, const struct graph *g)
+void graph_replay(struct num_run *run, const struct graph *g)
 {
     if (g->exec)
         graph_launch(run, g);
@@ -36,7 +38,7 @@ static void replay(struct num_run *run, const struct graph *g)
         g->body(run, g->data, NULL);
 }
 
-static void release(struct num_run *run, struct graph *g)
+void graph_release(struct num_run *run, struct graph *g)
 {
     if (g->exec)
         graph_free(run, g);
@@ -76,6 +78,7 @@ static void call_make(struct num_run *run, struct call *call, const struct world
 
     *call = (struct call){.a = {.w = w, .unified = unified, .max_context = BOUND}};
     call->a.batch_invariant = (variant & INVARIANT) != 0;
+    call->a.splits = unified ? 0 : variant / SPLITS(1);
     call->a.spare_rows = unified ? SPARE : 0;
     for (int s = 0; s < SEQUENCES; s++)
         call->a.q_len[s] = unified ? chunks[batch][s] : 4;
@@ -85,14 +88,14 @@ static void call_make(struct num_run *run, struct call *call, const struct world
     attention_upload(run, &call->a, call->kernels, &call->b);
 }
 
-static void fill(struct num_run *run, void *to, int byte, size_t bytes)
+void graph_fill(struct num_run *run, void *to, int byte, size_t bytes)
 {
     kvk_error err = {0};
 
     num_ok(run, kvk_fill(run->ctx, to, byte, bytes, &err), &err, "kvk_fill");
 }
 
-static void put(struct num_run *run, void *to, const void *host, size_t bytes)
+void graph_put(struct num_run *run, void *to, const void *host, size_t bytes)
 {
     kvk_error err = {0};
 
@@ -120,10 +123,10 @@ static void make_dummy(struct num_run *run, const struct call *call, int ones)
         start[s] = 4 * s;
     for (int s = 0; s < SEQUENCES; s++)
         lengths[s] = ones;
-    fill(run, call->b.query.base, 0xFF, call->b.query.elements * 2);
-    fill(run, call->b.table, ones ? 0 : 0xFF, table_bytes(call->a.w));
-    put(run, call->b.lengths, lengths, sizeof lengths);
-    put(run, call->b.start, start, sizeof start);
+    graph_fill(run, call->b.query.base, 0xFF, call->b.query.elements * 2);
+    graph_fill(run, call->b.table, ones ? 0 : 0xFF, table_bytes(call->a.w));
+    graph_put(run, call->b.lengths, lengths, sizeof lengths);
+    graph_put(run, call->b.start, start, sizeof start);
 }
 
 /* The data of another call into the buffers of this one; its results become untouched again. */
@@ -139,8 +142,8 @@ static void take(struct num_run *run, struct call *to, struct call *from)
     move(run, to->b.lengths, from->b.lengths, SEQUENCES * sizeof(int32_t));
     move(run, to->b.start, from->b.start, (SEQUENCES + 1) * sizeof(int32_t));
     num_ok(run, kvk_synchronize(run->ctx, &err), &err, "kvk_synchronize");
-    fill(run, to->b.lse, 0xFF, to->b.lse_bytes);
-    fill(run, to->b.workspace, 0xFF, to->b.workspace_bytes);
+    graph_fill(run, to->b.lse, 0xFF, to->b.lse_bytes);
+    graph_fill(run, to->b.workspace, 0xFF, to->b.workspace_bytes);
     to->a = from->a;
 }
 
@@ -165,21 +168,21 @@ void graph_attention(struct num_run *run, const struct num_case *c)
     make(run, &w[1], c, 1);
     call_make(run, &recorded, &w[0], c->variant, 0);
     make_dummy(run, &recorded, (c->variant & ONES) != 0);
-    record(run, &g, c->variant & CAPTURED);
-    replay(run, &g); /* the dummies themselves must be harmless */
+    graph_record(run, &g, c->variant);
+    graph_replay(run, &g); /* the dummies themselves must be harmless */
     for (int round = 0; round < 3; round++) {
         struct call fresh;
         int batch = round % 2;
         call_make(run, &fresh, &w[batch], c->variant, batch);
         take(run, &recorded, &fresh);
-        replay(run, &g);
+        graph_replay(run, &g);
         attention_fetch(run, &recorded.a, &recorded.b);
         queue(run, &fresh, NULL);
         attention_fetch(run, &fresh.a, &fresh.b);
         compare(run, &recorded, &fresh);
         attention_check(run, &recorded.a);
     }
-    release(run, &g);
+    graph_release(run, &g);
 }
 
 /* --- store --- */
@@ -218,23 +221,23 @@ void graph_store(struct num_run *run, const struct num_case *c)
     s.args.value = value.device;
     s.args.slots = num_device(run, rows * sizeof *slots); /* -1 */
     s.args.rows = (int64_t)rows;
-    record(run, &g, c->variant & CAPTURED);
-    replay(run, &g);
+    graph_record(run, &g, c->variant);
+    graph_replay(run, &g);
     for (int batch = 0; batch < 2; batch++) {
         const struct world *now = &w[batch];
         for (int q = 0, row = 0; q < SEQUENCES; q++)
             for (int t = 0; t < now->lengths[q]; t++)
                 slots[row++] = (int32_t)world_slot(now, q, t);
-        put(run, (void *)(uintptr_t)s.args.slots, slots, rows * sizeof *slots);
-        put(run, key.base, now->key, rows * heads * d * 2);
-        put(run, value.base, now->value, rows * heads * dv * 2);
-        fill(run, s.args.pool.data, 0xFF, now->pool_bytes);
-        replay(run, &g);
+        graph_put(run, (void *)(uintptr_t)s.args.slots, slots, rows * sizeof *slots);
+        graph_put(run, key.base, now->key, rows * heads * d * 2);
+        graph_put(run, value.base, now->value, rows * heads * dv * 2);
+        graph_fill(run, s.args.pool.data, 0xFF, now->pool_bytes);
+        graph_replay(run, &g);
         num_download(run, bytes, s.args.pool.data, now->pool_bytes);
         if (memcmp(bytes, now->pool.data, now->pool_bytes))
             num_differ(run, "the replay stores other bytes in batch %d", batch);
     }
-    release(run, &g);
+    graph_release(run, &g);
 }
 
 /* --- dequant --- */
@@ -289,23 +292,23 @@ void graph_dequant(struct num_run *run, const struct num_case *c)
     q.args.sequences = SEQUENCES;
     q.args.rows = (int64_t)rows;
     q.args.rotate_back = 1;
-    record(run, &g, c->variant & CAPTURED);
-    replay(run, &g);
+    graph_record(run, &g, c->variant);
+    graph_replay(run, &g);
     for (int batch = 0; batch < 2; batch++) {
         const struct world *now = &w[batch];
         for (int s = 0; s <= SEQUENCES; s++)
             start[s] = now->first_row[s];
-        put(run, on_device, start, sizeof start);
-        put(run, (void *)(uintptr_t)q.args.block_table, now->table, table_bytes(now));
-        put(run, q.args.pool.data, now->pool.data, now->pool_bytes);
-        replay(run, &g);
+        graph_put(run, on_device, start, sizeof start);
+        graph_put(run, (void *)(uintptr_t)q.args.block_table, now->table, table_bytes(now));
+        graph_put(run, q.args.pool.data, now->pool.data, now->pool_bytes);
+        graph_replay(run, &g);
         uint16_t *k = num_rows_get(run, &key, rows, "key"),
                  *v = num_rows_get(run, &value, rows, "value");
         if (memcmp(k, fresh_dequant(run, &q, &key, rows, 0), rows * heads * key.d * 2) ||
             memcmp(v, fresh_dequant(run, &q, &value, rows, 1), rows * heads * value.d * 2))
             num_differ(run, "the replay's rows differ from a fresh call's in batch %d", batch);
     }
-    release(run, &g);
+    graph_release(run, &g);
 }
 
 /* --- the list --- */
@@ -318,11 +321,18 @@ struct num_case *graph_cases(struct num_case *cases, size_t *count)
         int variant;
     } kinds[] = {{"decode_of_lengths_0", graph_attention, 0},
                  {"decode_of_lengths_1", graph_attention, ONES},
-                 {"batch_invariant_decode", graph_attention, INVARIANT},
+                 {"decode_of_1_split", graph_attention, SPLITS(1)},
+                 {"decode_of_2_splits", graph_attention, SPLITS(2)},
+                 {"decode_of_7_splits", graph_attention, SPLITS(7) | ONES},
+                 {"decode_batch_invariant", graph_attention, INVARIANT},
                  {"unified_of_lengths_0", graph_attention, UNIFIED},
                  {"unified_of_lengths_1", graph_attention, UNIFIED | ONES},
                  {"store", graph_store, 0},
-                 {"dequant", graph_dequant, 0}};
+                 {"dequant", graph_dequant, 0},
+                 {"merge", graph_merge, 0},
+                 {"copy_slots", graph_copy, 0},
+                 {"copy_pages", graph_copy, GRAPH_PAGES},
+                 {"device_copy", graph_device_copy, 0}};
     enum { KINDS = sizeof kinds / sizeof *kinds };
     const struct num_model models[] = {{ref_spec_find("turboquant_4bit_nc"), REF_AOS, 64, 64, 4, 2,
                                         16, KVK_BFLOAT16, KVK_BFLOAT16, 0},
@@ -337,7 +347,8 @@ struct num_case *graph_cases(struct num_case *cases, size_t *count)
         struct num_case *c = &cases[(*count)++];
         *c = (struct num_case){.model = models[i / KINDS / 2],
                                .body = kinds[i % KINDS].body,
-                               .variant = kinds[i % KINDS].variant | captured};
+                               .variant =
+                                   kinds[i % KINDS].variant | (captured ? GRAPH_CAPTURED : 0)};
         snprintf(c->name, sizeof c->name, "%s/%s/%s",
                  captured ? "graph_replay_equals_eager" : "same_call_on_other_data",
                  kinds[i % KINDS].name, c->model.spec->name);

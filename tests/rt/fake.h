@@ -29,14 +29,21 @@ struct fake {
     int refuse_cubin, refuse_ptx; /* codes of module loads, 0 = accepted */
     long live;              /* things made and not freed */
     int depth;              /* contexts pushed and not popped; of the thread that asks last */
-    int unentered;          /* calls that need a context and had none */
+    int unentered;          /* calls that need the primary context and had another, or none */
     int dynamic_shared;     /* last value of the attribute */
     int resident;
     int current;            /* hip: current device, as last set */
     int expect;             /* hip: the device whose calls need it to be current */
+    int queued;             /* launches since the device was waited for */
+    int torn;               /* modules unloaded while some were */
+    int strict;             /* cuda: code loaded by a thread that another one's capture forbids it */
+    int mode;               /* cuda: capture mode that a thread set last; 0 is what it begins with */
     int launches;
     struct fake_launch launch[FAKE_LAUNCHES];
 };
+
+/* Two devices of CUDA 13, sm_90a; the suites open hip:1. */
+#define FAKE_BEGINNING {.devices = 2, .major = 9, .version = 13000, .resident = 4, .expect = 1}
 
 /* Exported by each fake library. */
 struct fake *fake_state(void);

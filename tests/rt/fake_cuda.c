@@ -2,12 +2,12 @@
 /*
 ** fake_cuda.c - a libcuda.so.1 that runs nothing, keeps count, and fails its n-th call.
 */
+static char primary; /* its address is the primary context */
+static _Thread_local const void *stack[8];
 static _Thread_local int pushed;
-static int entered(void) { return pushed; }
+static int entered(void) { return pushed && stack[pushed - 1] == &primary; }
 
 #include "fake_state.h"
-
-static char primary; /* its address is the primary context */
 
 EXPORT struct fake *fake_state(void) { return &state; }
 
@@ -83,38 +83,129 @@ CALL(cuDevicePrimaryCtxRelease_v2, int device)
     return 0;
 }
 
+static void push(const void *context)
+{
+    pthread_mutex_lock(&mutex);
+    stack[pushed < 8 ? pushed : 7] = context;
+    state.depth = ++pushed;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void pop(void)
+{
+    pthread_mutex_lock(&mutex);
+    state.depth = --pushed;
+    pthread_mutex_unlock(&mutex);
+}
+
 CALL(cuCtxGetCurrent, void **context)
 {
+    const void *now = pushed ? stack[pushed - 1] : NULL;
     STEP(0);
-    *context = pushed ? &primary : NULL;
+    memcpy(context, &now, sizeof now);
     return 0;
 }
 
 CALL(cuCtxPushCurrent_v2, void *context)
 {
     STEP(0);
-    pthread_mutex_lock(&mutex);
-    state.unentered += context != &primary;
-    state.depth = ++pushed;
-    pthread_mutex_unlock(&mutex);
+    push(context);
     return 0;
 }
 
 CALL(cuCtxPopCurrent_v2, void **context)
 {
     *context = &primary;
-    pthread_mutex_lock(&mutex);
-    state.depth = --pushed;
-    pthread_mutex_unlock(&mutex);
+    pop();
     STEP(0);
     return 0;
 }
 
-PASSES(cuCtxSynchronize, void)
+CALL(cuCtxSetCurrent, void *context)
+{
+    STEP(0);
+    if (pushed)
+        pop();
+    if (context)
+        push(context);
+    return 0;
+}
+
+CALL(cuCtxCreate_v2, void **context, unsigned flags, int device)
+{
+    STEP(0);
+    make(context);
+    push(*context);
+    return 0;
+}
+
+FREES(cuCtxDestroy_v2)
+
+/*
+** While a stream is captured strictly, calls that allocate, wait or load code fail and spoil the
+** capture, unless their thread has exempted itself: mode 2. Counts those of code in `strict`.
+*/
+static _Thread_local int capture_mode;
+static int capturing, spoilt;
+
+static int forbidden(int code)
+{
+    pthread_mutex_lock(&mutex);
+    int bad = capturing && capture_mode != 2;
+    spoilt |= bad;
+    state.strict += code && capture_mode != 2;
+    pthread_mutex_unlock(&mutex);
+    return bad ? 900 : 0;
+}
+
+#define UNSAFE_STEP(code)                                                                          \
+    do {                                                                                           \
+        STEP(1);                                                                                   \
+        if (forbidden(code))                                                                       \
+            return 900;                                                                            \
+    } while (0)
+
+CALL(cuThreadExchangeStreamCaptureMode, int *mode)
+{
+    STEP(0);
+    pthread_mutex_lock(&mutex);
+    int was = capture_mode;
+    state.mode = capture_mode = *mode;
+    *mode = was;
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
+CALL(cuStreamBeginCapture_v2, void *stream, int mode)
+{
+    STEP(1);
+    pthread_mutex_lock(&mutex);
+    capturing++;
+    spoilt = 0;
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
+CALL(cuStreamEndCapture, void *stream, void **graph)
+{
+    pthread_mutex_lock(&mutex);
+    int bad = spoilt;
+    capturing -= capturing > 0;
+    pthread_mutex_unlock(&mutex);
+    STEP(1);
+    return bad ? 901 : make(graph);
+}
+
+CALL(cuCtxSynchronize, void)
+{
+    UNSAFE_STEP(0);
+    wait_for_all();
+    return 0;
+}
 
 CALL(cuModuleLoadDataEx, void **module, const void *image, unsigned n, int *options, void **values)
 {
-    STEP(1);
+    UNSAFE_STEP(1);
     int ptx = memcmp(image, ".version", 8) == 0, code = ptx ? state.refuse_ptx : state.refuse_cubin;
     if (code) {
         for (unsigned i = 0; i < n; i++)
@@ -125,13 +216,20 @@ CALL(cuModuleLoadDataEx, void **module, const void *image, unsigned n, int *opti
     return make(module);
 }
 
-FREES(cuModuleUnload)
+CALL(cuModuleUnload, void *module)
+{
+    int code = forbidden(1);
+    unload();
+    destroy(module);
+    STEP(1);
+    return code;
+}
 
 CALL(cuModuleGetFunction, void **function, void *module, const char *name)
 {
     static char names[16][64]; /* handles stay valid as long as the library */
     static int n;
-    STEP(1);
+    UNSAFE_STEP(1);
     pthread_mutex_lock(&mutex);
     int i;
     for (i = 0; i < n && strcmp(names[i], name) != 0; i++)
@@ -166,10 +264,65 @@ CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, int *ctas, void *function, int
     return 0;
 }
 
+/* Streams hold which context they are of; those that a test makes up are of the primary one. */
+enum { FOREIGN = 16 };
+static const void *foreign[FOREIGN];
+
+static int is_ours(const void *stream)
+{
+    int found = 0;
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < FOREIGN; i++)
+        found |= foreign[i] == stream;
+    pthread_mutex_unlock(&mutex);
+    return !found;
+}
+
+CALL(cuStreamCreate, void **thing, unsigned flags)
+{
+    STEP(0);
+    make(thing);
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < FOREIGN && pushed && !entered(); i++)
+        if (!foreign[i]) {
+            foreign[i] = *thing;
+            break;
+        }
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
+CALL(cuStreamDestroy_v2, void *stream)
+{
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < FOREIGN; i++)
+        if (foreign[i] == stream)
+            foreign[i] = NULL;
+    pthread_mutex_unlock(&mutex);
+    destroy(stream);
+    STEP(0);
+    return 0;
+}
+
+CALL(cuStreamSynchronize, void *stream)
+{
+    STEP(1);
+    wait_for_all();
+    return 0;
+}
+
+CALL(cuStreamQuery, void *stream)
+{
+    STEP(1);
+    return state.queued ? 600 : 0;
+}
+
 CALL(cuLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
      unsigned by, unsigned bz, unsigned shared, void *stream, void **params, void **extra)
 {
     STEP(1);
+    if (stream && !is_ours(stream))
+        return 400;
     if (gy != 1 || gz != 1 || by != 1 || bz != 1 || params || extra[0] != (void *)1 ||
         extra[2] != (void *)2 || extra[4])
         return 1;
@@ -179,7 +332,7 @@ CALL(cuLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsi
 
 CALL(cuMemAlloc_v2, uint64_t *memory, size_t bytes)
 {
-    STEP(1);
+    UNSAFE_STEP(0);
     *memory = (uintptr_t)keep(bytes);
     live(1);
     return 0;
@@ -194,14 +347,14 @@ CALL(cuMemFree_v2, uint64_t memory)
 
 CALL(cuMemcpyHtoD_v2, uint64_t to, const void *from, size_t bytes)
 {
-    STEP(1);
+    UNSAFE_STEP(0);
     memcpy((void *)(uintptr_t)to, from, bytes);
     return 0;
 }
 
 CALL(cuMemcpyDtoH_v2, void *to, uint64_t from, size_t bytes)
 {
-    STEP(1);
+    UNSAFE_STEP(0);
     memcpy(to, (void *)(uintptr_t)from, bytes);
     return 0;
 }
@@ -223,19 +376,9 @@ CALL(cuMemsetD32Async, uint64_t to, unsigned value, size_t words, void *stream)
 
 CALL(cuMemsetD8_v2, uint64_t to, unsigned char byte, size_t bytes)
 {
-    STEP(1);
+    UNSAFE_STEP(0);
     memset((void *)(uintptr_t)to, byte, bytes);
     return 0;
-}
-
-MAKES(cuStreamCreate, void **thing, unsigned flags)
-FREES(cuStreamDestroy_v2)
-PASSES(cuStreamBeginCapture_v2, void *stream, int mode)
-
-CALL(cuStreamEndCapture, void *stream, void **graph)
-{
-    STEP(1);
-    return make(graph);
 }
 
 CALL(cuGraphInstantiateWithFlags, void **exec, void *graph, unsigned long long flags)

@@ -76,7 +76,12 @@ CALL(hipDeviceGetPCIBusId, char *text, int bytes, int device)
     return 0;
 }
 
-PASSES(hipDeviceSynchronize, void)
+CALL(hipDeviceSynchronize, void)
+{
+    STEP(1);
+    wait_for_all();
+    return 0;
+}
 
 CALL(hipModuleLoadData, void **module, const void *image)
 {
@@ -84,7 +89,13 @@ CALL(hipModuleLoadData, void **module, const void *image)
     return state.refuse_cubin ? state.refuse_cubin : make(module);
 }
 
-FREES(hipModuleUnload)
+CALL(hipModuleUnload, void *module)
+{
+    unload();
+    destroy(module);
+    STEP(1);
+    return 0;
+}
 
 CALL(hipModuleGetFunction, void **function, void *module, const char *name)
 {

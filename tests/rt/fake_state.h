@@ -16,7 +16,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static struct fake state;
+static struct fake state = FAKE_BEGINNING;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* What was made stays reachable here until it is freed: a driver that could not free is no leak of the program. */
@@ -93,6 +93,7 @@ static void remember_launch(const char *function, unsigned grid, unsigned thread
                             void *stream, void *const *extra)
 {
     pthread_mutex_lock(&mutex);
+    state.queued++;
     struct fake_launch *l = &state.launch[state.launches++ % FAKE_LAUNCHES];
     snprintf(l->function, sizeof l->function, "%s", function);
     l->grid = grid;
@@ -101,6 +102,21 @@ static void remember_launch(const char *function, unsigned grid, unsigned thread
     l->stream = stream;
     l->bytes = *(size_t *)extra[3];
     memcpy(l->params, extra[1], l->bytes < FAKE_PARAMS ? l->bytes : FAKE_PARAMS);
+    pthread_mutex_unlock(&mutex);
+}
+
+/* A module goes, or all that was queued is done. */
+static void unload(void)
+{
+    pthread_mutex_lock(&mutex);
+    state.torn += state.queued > 0;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void wait_for_all(void)
+{
+    pthread_mutex_lock(&mutex);
+    state.queued = 0;
     pthread_mutex_unlock(&mutex);
 }
 

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpu_driver where no GPU is: on the host's kernels, where results count, and on the fake CUDA driver, where calls and their
+order do (it refuses what a strict capture forbids, and streams of other contexts). With a GPU: on it. TAP on stdout."""
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("TEST_BUILD") or f"{ROOT}/out/build"
+KVKILN = os.environ.get("KVKILN") or f"{ROOT}/out/bin/kvkiln"
+FOLDER = tempfile.TemporaryDirectory()
+PACK = f"{FOLDER.name}/gpu.kvkpack"
+
+
+def make_pack():
+    doctor = subprocess.run([KVKILN, "doctor"], capture_output=True, text=True, check=True).stdout
+    targets = sorted({"sm_90a", *re.findall(r"^(?:host|cuda:0) .*, target ([^,]+),", doctor, re.M)})
+    subprocess.run([KVKILN, "build", "turboquant_4bit_nc", "turboquant_k8v4", "--target", ",".join(targets), "--pack", PACK],
+                   capture_output=True, check=True)
+
+
+def run(device, packs=PACK, **env):
+    """(status, {case: True, False or None if skipped}, output)"""
+    done = subprocess.run([f"{BUILD}/tests/gpu_driver", device], capture_output=True, text=True, timeout=600,
+                          env={**os.environ, "KVKILN_PACKS": packs, **env})
+    cases = {}
+    for bad, name, skip in re.findall(r"^(not )?ok \d+ - (\w+)( # SKIP.*)?$", done.stdout, re.M):
+        cases[name] = None if skip else not bad
+    return done.returncode, cases, done.stdout + done.stderr
+
+
+def fakes():
+    """A folder with the fake driver under the name of the real one."""
+    folder = f"{FOLDER.name}/fakes"
+    os.makedirs(folder, exist_ok=True)
+    if not os.path.exists(f"{folder}/libcuda.so.1"):
+        os.symlink(f"{BUILD}/tests/libfake_cuda.so", f"{folder}/libcuda.so.1")
+    return folder
+
+
+def the_host_gives_the_same_from_contexts_and_threads():
+    status, cases, text = run("host")
+    assert status == 0 and all(v is not False for v in cases.values()), text
+    assert sum(v is True for v in cases.values()) >= 6 and sum(v is None for v in cases.values()) >= 4, text
+
+
+def the_calls_are_right_on_a_fake_driver():
+    status, cases, text = run("cuda:0", LD_LIBRARY_PATH=fakes())
+    assert status == 0 and "Fake GPU" in text and cases and all(cases.values()), text
+
+
+def a_machine_without_a_device_counts_as_skipped():
+    status, cases, text = run("cuda:99")
+    assert status == 3 and "cannot be used" in text and cases and all(v is None for v in cases.values()), text
+
+
+def a_missing_kernel_fails():
+    status, cases, text = run("host", packs="")
+    assert status == 1 and "KVK_E_MISS" in text and cases["closing_under_load"] is False, text
+
+
+def a_gpu_does_all_of_it():
+    status, cases, text = run("cuda:0")
+    assert status == 0 and cases and all(cases.values()), text
+
+
+def main():
+    tests = [the_host_gives_the_same_from_contexts_and_threads, the_calls_are_right_on_a_fake_driver,
+             a_machine_without_a_device_counts_as_skipped, a_missing_kernel_fails, a_gpu_does_all_of_it]
+    make_pack()
+    failed = 0
+    print(f"1..{len(tests)}", flush=True)
+    for number, test in enumerate(tests, 1):
+        skip = test is a_gpu_does_all_of_it and not glob.glob("/dev/nvidia[0-9]*")
+        try:
+            if not skip:
+                test()
+            print(f"ok {number} - {test.__name__}{' # SKIP no GPU' if skip else ''}", flush=True)
+        except AssertionError as error:
+            failed += 1
+            text = str(error).replace("\n", "\n# ")
+            print(f"not ok {number} - {test.__name__}\n# {text}", flush=True)
+    return 1 if failed else 0
+
+
+sys.exit(main())
