@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # One program for each of KVKILN_TEST_SOURCES, linked with both halves (private functions included): ./dev test.
-# A static build makes only `num`, `gpu_driver`, the runtime's library and the example `engine`, to be carried to machines with a
-# GPU.
+# A static build makes only `num`, `gpu_driver`, the runtime's library and the example `engine`, to be carried to
+# machines with a GPU.
 if(NOT KVKILN_TESTS OR NOT KVKILN_GENERATOR)
   return()
 endif()

@@ -283,6 +283,8 @@ def run_order(path, pack, device, order):
 def why_not(device):
     if torch is None:
         return "PyTorch is not importable"
+    if not device.startswith(("host", "cuda:")):
+        return f"{device} has no name of PyTorch's"
     return None if device == "host" or torch.cuda.is_available() else "PyTorch sees no CUDA device"
 
 

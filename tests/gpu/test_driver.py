@@ -9,9 +9,9 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("TEST_BUILD") or f"{ROOT}/out/build"
-KVKILN = os.environ.get("KVKILN") or f"{ROOT}/out/bin/kvkiln"
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import BUILD, KVKILN, Skip, main
+
 FOLDER = tempfile.TemporaryDirectory()
 PACK = f"{FOLDER.name}/gpu.kvkpack"
 
@@ -64,27 +64,12 @@ def a_missing_kernel_fails():
 
 
 def a_gpu_does_all_of_it():
+    if not glob.glob("/dev/nvidia[0-9]*"):
+        raise Skip("no GPU")
     status, cases, text = run("cuda:0")
     assert status == 0 and cases and all(cases.values()), text
 
 
-def main():
-    tests = [the_host_gives_the_same_from_contexts_and_threads, the_calls_are_right_on_a_fake_driver,
-             a_machine_without_a_device_counts_as_skipped, a_missing_kernel_fails, a_gpu_does_all_of_it]
-    make_pack()
-    failed = 0
-    print(f"1..{len(tests)}", flush=True)
-    for number, test in enumerate(tests, 1):
-        skip = test is a_gpu_does_all_of_it and not glob.glob("/dev/nvidia[0-9]*")
-        try:
-            if not skip:
-                test()
-            print(f"ok {number} - {test.__name__}{' # SKIP no GPU' if skip else ''}", flush=True)
-        except AssertionError as error:
-            failed += 1
-            text = str(error).replace("\n", "\n# ")
-            print(f"not ok {number} - {test.__name__}\n# {text}", flush=True)
-    return 1 if failed else 0
-
-
-sys.exit(main())
+make_pack()
+main([the_host_gives_the_same_from_contexts_and_threads, the_calls_are_right_on_a_fake_driver,
+      a_machine_without_a_device_counts_as_skipped, a_missing_kernel_fails, a_gpu_does_all_of_it])

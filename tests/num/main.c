@@ -23,7 +23,7 @@ enum { CASE_SECONDS = 180 };
 struct options {
     struct num_run run;
     const char *filter;
-    int full, list, json, verbose, samples;
+    int full, list, json, verbose, samples, reduced;
     int shard, shards; /* 1..shards */
 };
 
@@ -40,6 +40,7 @@ static const struct argp_option option_list[] = {
     {"filter", 'f', "TEXT", 0, "Cases whose name contains TEXT, or matches it if it holds a *", 0},
     {"full", 1, NULL, 0, "The full product of shapes", 0},
     {"sample", 2, "N", 0, "N shapes drawn by the seed, and nothing else", 0},
+    {"reduced", 5, NULL, 0, "One case of every kind for every preset and layout", 0},
     {"shard", 3, "I/N", 0, "The I-th of N parts of the selected cases", 0},
     {"break", 4, NULL, 0, "Lengths one too small in every call: what a failure looks like", 0},
     {"seed", 's', "N", 0, "Seed of the random inputs (default 1)", 0},
@@ -76,6 +77,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         if (*end || o->samples < 1)
             argp_error(state, "--sample %s: not a number above 0", arg);
         break;
+    case 5: o->reduced = 1; break;
     case 4: o->run.broken = FAULT_LENGTH; break;
     case 3:
         if (!read_shard(o, arg))
@@ -140,6 +142,25 @@ static int matches(const struct options *o, const struct num_case *c)
     return strstr(c->name, o->filter) != NULL;
 }
 
+static size_t kind_length(const struct num_case *c) { return strcspn(c->name, "/"); }
+
+/* Of a kind of kernel, and none among `kept` is of the same kind, preset and layout. */
+static int is_new(const struct num_case *c, const struct num_case *kept, size_t count)
+{
+    static const char *const kinds[] = {
+        "store", "dequant", "decode", "unified", "merge", "copy", "tiled_equals_unified"};
+    const size_t n = kind_length(c);
+    int known = 0;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        known |= strlen(kinds[i]) == n && !strncmp(kinds[i], c->name, n);
+    for (size_t i = 0; known && i < count; i++)
+        if (kind_length(&kept[i]) == n && !strncmp(kept[i].name, c->name, n) &&
+            kept[i].model.spec == c->model.spec && kept[i].model.layout == c->model.layout)
+            return 0;
+    return known;
+}
+
 /* Keeps the cases that the options select; returns how many. A shard is a run of neighbours, which
 ** share kernels. */
 static size_t select_cases(const struct options *o, struct num_case *cases, size_t count)
@@ -149,7 +170,7 @@ static size_t select_cases(const struct options *o, struct num_case *cases, size
     size_t kept = 0;
 
     for (size_t i = 0; i < count; i++)
-        if (matches(o, &cases[i]))
+        if (matches(o, &cases[i]) && (!o->reduced || is_new(&cases[i], cases, kept)))
             cases[kept++] = cases[i];
     const size_t first = kept * (shard - 1) / shards, end = kept * shard / shards;
     memmove(cases, cases + first, (end - first) * sizeof *cases);

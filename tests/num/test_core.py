@@ -76,5 +76,15 @@ def a_failure_prints_the_command_that_repeats_it():
         assert run(*options).returncode == 0, command
 
 
+def the_reduced_suite_has_every_kind_of_every_preset():
+    def of(cases, kind):
+        return {name.split("/")[1].split(".d")[0] for name in cases if name.startswith(f"{kind}/")}
+    core, reduced = names(), names("--reduced")
+    for kind in ("store", "dequant", "decode", "unified", "merge", "copy"):
+        assert of(core, kind) == of(reduced, kind) != set(), kind
+    assert {"turboquant_4bit_nc.soa", "ultraquant_4bit.aos", "nvfp4.aos", "fp16.aos"} <= of(reduced, "decode")
+    assert any(name.startswith("tiled_") for name in reduced) and set(reduced) <= set(core) and len(reduced) < len(core) / 3
+
+
 main([every_promised_number_is_in_the_core, names_are_unique, shards_are_a_partition, bad_shards_are_refused,
-      a_failure_prints_the_command_that_repeats_it])
+      the_reduced_suite_has_every_kind_of_every_preset, a_failure_prints_the_command_that_repeats_it])

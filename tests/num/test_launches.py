@@ -7,8 +7,10 @@ import re
 import subprocess
 import sys
 
-ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-NUM = f"{os.environ.get('TEST_BUILD') or f'{ROOT}/out/build'}/tests/num"
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tap import BUILD, ROOT, main
+
+NUM = f"{BUILD}/tests/num"
 # Calls whose arguments choose another kernel, or another number of launches: (what it is, how its case begins).
 KINDS = {"copy": ("copy_slots", "copy_pages"), "decode": ("decode_of_1_split", "decode_of_2_splits", "decode_batch_invariant")}
 
@@ -54,13 +56,4 @@ def every_kind_of_a_call_is_captured():
     assert not missing, missing
 
 
-failed, tests = 0, (the_header_is_read, every_launch_is_captured, every_case_is_of_a_launch, every_kind_of_a_call_is_captured)
-print(f"1..{len(tests)}")
-for test in tests:
-    try:
-        test()
-        print(f"ok - {test.__name__}")
-    except AssertionError as error:
-        failed += 1
-        print(f"not ok - {test.__name__}\n# {error}")
-sys.exit(1 if failed else 0)
+main([the_header_is_read, every_launch_is_captured, every_case_is_of_a_launch, every_kind_of_a_call_is_captured])

@@ -199,7 +199,7 @@ CALL(cuStreamEndCapture, void *stream, void **graph)
 CALL(cuCtxSynchronize, void)
 {
     UNSAFE_STEP(0);
-    wait_for_all();
+    settle(0);
     return 0;
 }
 
@@ -219,7 +219,7 @@ CALL(cuModuleLoadDataEx, void **module, const void *image, unsigned n, int *opti
 CALL(cuModuleUnload, void *module)
 {
     int code = forbidden(1);
-    unload();
+    settle(1);
     destroy(module);
     STEP(1);
     return code;
@@ -307,7 +307,7 @@ CALL(cuStreamDestroy_v2, void *stream)
 CALL(cuStreamSynchronize, void *stream)
 {
     STEP(1);
-    wait_for_all();
+    settle(0);
     return 0;
 }
 

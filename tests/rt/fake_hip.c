@@ -79,7 +79,7 @@ CALL(hipDeviceGetPCIBusId, char *text, int bytes, int device)
 CALL(hipDeviceSynchronize, void)
 {
     STEP(1);
-    wait_for_all();
+    settle(0);
     return 0;
 }
 
@@ -91,7 +91,7 @@ CALL(hipModuleLoadData, void **module, const void *image)
 
 CALL(hipModuleUnload, void *module)
 {
-    unload();
+    settle(1);
     destroy(module);
     STEP(1);
     return 0;

@@ -93,9 +93,9 @@ static void remember_launch(const char *function, unsigned grid, unsigned thread
                             void *stream, void *const *extra)
 {
     pthread_mutex_lock(&mutex);
-    state.queued++;
     struct fake_launch *l = &state.launch[state.launches++ % FAKE_LAUNCHES];
     snprintf(l->function, sizeof l->function, "%s", function);
+    state.queued++;
     l->grid = grid;
     l->threads = threads;
     l->shared = shared;
@@ -105,21 +105,14 @@ static void remember_launch(const char *function, unsigned grid, unsigned thread
     pthread_mutex_unlock(&mutex);
 }
 
-/* A module goes, or all that was queued is done. */
-static void unload(void)
+/* All that was queued is done; or, `going`, a module is unloaded. */
+static void settle(int going)
 {
     pthread_mutex_lock(&mutex);
-    state.torn += state.queued > 0;
+    state.torn += going && state.queued > 0;
+    state.queued = going ? state.queued : 0;
     pthread_mutex_unlock(&mutex);
 }
-
-static void wait_for_all(void)
-{
-    pthread_mutex_lock(&mutex);
-    state.queued = 0;
-    pthread_mutex_unlock(&mutex);
-}
-
 #define STEP(needs)                                                                                \
     do {                                                                                           \
         int code_ = step(__func__, needs);                                                         \
