@@ -158,9 +158,11 @@ static void note_of(const struct tuning *t, const struct bench *b, const struct 
 {
     char context[64];
     bench_shape_text(&b->shape, context, sizeof context);
-    snprintf(row->note, sizeof row->note, "%.2f us, by rule %.2f; %s, %ld KV heads; %.40s",
-             1e3 * found->best_ms, 1e3 * found->rule_ms, context, b->shape.kv_heads,
-             t->device.info.name);
+    int n = snprintf(row->note, sizeof row->note, "%.2f us, by rule %.2f; %s, %ld KV heads; %.40s",
+                     1e3 * found->best_ms, 1e3 * found->rule_ms, context, b->shape.kv_heads,
+                     t->device.info.name);
+    if (n < 0) /* a device's name may be cut */
+        row->note[0] = '\0';
     for (char *c = row->note; *c; c++)
         if (*c == '"' || *c == '\\' || *c < ' ')
             *c = ' ';

@@ -51,12 +51,17 @@ static char *join(char *list, const char *item)
     return joined;
 }
 
-/* Of an installed tree, or else of the source tree above out/bin: what lies two folders above an
- * installed executable is not ours. */
+/* Of an installed tree, or else of the source tree above out/bin. What lies two folders above an
+ * executable that was carried elsewhere is not ours: a source tree has the header. */
 static char *shipped(const char *installed, const char *tree)
 {
-    char *path = beside(installed);
-    return path ? path : beside(tree);
+    char *path = beside(installed), *source = beside("../../runtime");
+    char *header = cli_format("%s/kvkiln.h", source ? source : "");
+    if (!path && source && access(header, F_OK) == 0)
+        path = beside(tree);
+    free(header);
+    free(source);
+    return path;
 }
 
 char *paths_specs(const char *option)

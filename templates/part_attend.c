@@ -9,7 +9,6 @@ static int sums_of(const struct attend *a) { return a->dims * a->shape.lane_rows
 void attend_begin(struct kb *k, struct attend *a, val head)
 {
     const struct plan *p = kb_plan(K);
-    const struct target *t = kb_target(K);
     *a = (struct attend){.plan = p, .shape = p->mma};
     a->y_tiles = 16 / a->shape.y_tile;
     a->key_run = p->geo.head_size / a->shape.groups;

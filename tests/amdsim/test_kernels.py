@@ -14,11 +14,14 @@ objects of all presets, kinds and layouts at head sizes 64, 128, 256, GQA ratios
 and was executed in one of the runs before. --keep FILE: append the coverage lines there. --executed FILE: lines that an
 earlier run kept count as well; --only-product: nothing but the coverage of the product. The last line is "N passed, N
 failed, N skipped". No AMD hardware is involved: see docs/amd.md.
+
+Kernels and their listings, four fifths of the work, are kept for the next run by the same generator; --full keeps none.
 """
 import argparse
 import collections
 import concurrent.futures
 import glob
+import hashlib
 import json
 import os
 import re
@@ -56,7 +59,7 @@ def arguments():
 class Device:
     """The environment in which hip:0 is a simulated GPU."""
 
-    def __init__(self, folder, target):
+    def __init__(self, folder, target, kept=None):
         self.target, self.coverage = target, f"{folder}/{target}.coverage"
         topology = f"{folder}/{target}/0"
         os.makedirs(topology)
@@ -64,8 +67,8 @@ class Device:
             f.write(f"simd_count {4 * COMPUTE_UNITS}\nsimd_per_cu 4\ngfx_target_version {VERSIONS[target]}\n"
                     "location_id 768\ndomain 0\n")
         self.env = dict(os.environ, AMDSIM_TARGET=target, AMDSIM_TOPOLOGY=os.path.dirname(topology),
-                        AMDSIM_COVERAGE=self.coverage, AMDSIM_LISTINGS=folder, LD_LIBRARY_PATH=f"{BUILD}/amdsim",
-                        KVKILN_CACHE_DIR=f"{folder}/cache-{target}")
+                        AMDSIM_COVERAGE=self.coverage, AMDSIM_LISTINGS=kept or folder, LD_LIBRARY_PATH=f"{BUILD}/amdsim",
+                        KVKILN_CACHE_DIR=f"{kept or folder}/cache-{target}")
 
     def run(self, *command, **more):
         return subprocess.run(command, env=dict(self.env, **more), capture_output=True, text=True, errors="replace",
@@ -229,8 +232,19 @@ def report(result):
     return result
 
 
-def run_target(folder, target, args):
-    device, results = Device(folder, target), []
+def kept_folder():
+    """Of this generator; those of others go."""
+    with open(f"{BUILD}/generated/build_id.h", "rb") as f:
+        name = hashlib.sha256(f.read()).hexdigest()[:16]
+    folder = f"{BUILD}/test-cache-amdsim"
+    os.makedirs(f"{folder}/{name}", exist_ok=True)
+    for other in set(os.listdir(folder)) - {name}:
+        shutil.rmtree(f"{folder}/{other}", ignore_errors=True)
+    return f"{folder}/{name}"
+
+
+def run_target(folder, target, args, kept):
+    device, results = Device(folder, target, kept), []
     if not args.only_product:
         results = [report(r) for r in target_jobs(device, args.full)]
         results.append(report(coverage(device)))
@@ -247,9 +261,9 @@ def main():
     if reason:
         print(f"skipped: {reason}\n0 passed, 0 failed, 1 skipped")
         return 0
-    totals = [0, 0, 0]
+    totals, kept = [0, 0, 0], None if args.full or args.only_product else kept_folder()
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for future in [pool.submit(run_target, folder, target, args) for target in args.targets]:
+        for future in [pool.submit(run_target, folder, target, args, kept) for target in args.targets]:
             results, path = future.result()
             for result in results:
                 totals = [a + b for a, b in zip(totals, result[1:4])]

@@ -211,7 +211,7 @@ static void small_floats_survive_the_way_there_and_back(void **state)
 static void attention_with_no_visible_key_is_zero(void **state)
 {
     double row[8] = {1}, out[8] = {3};
-    struct oracle_rows rows = {8, 0, 0, row, row};
+    struct oracle_rows rows = {.head_size = 8, .key = row, .value = row};
     struct oracle_mask mask = {.scale = 1};
     (void)state;
     assert_true(oracle_attend(&rows, row, 0, &mask, out) == -INFINITY && out[0] == 0);

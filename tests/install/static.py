@@ -15,7 +15,7 @@ from installed import ROOT, Skip, commands, main, read, run, version
 TEMP = tempfile.mkdtemp()
 atexit.register(shutil.rmtree, TEMP)
 MADE = f"{ROOT}/out/bin-static"
-ALONE = f"{TEMP}/root"
+ALONE = f"{TEMP}/some/root"
 KVKILN = f"{ALONE}/kvkiln"
 CACHE = {"KVKILN_CACHE_DIR": f"{TEMP}/cache"}
 LISTS = ["--target", "sm_80,sm_90a,gfx942,gfx1201,x86-64-v3", "--layout", "aos", "--pack-format", "ptx", "--gqa", "4"]
@@ -55,10 +55,17 @@ def it_runs_alone():
 
 
 def packs_equal_those_of_the_installed_generator():
+    """Whatever lies near the executable."""
+    os.makedirs(f"{TEMP}/specs/tuned")
+    with open(f"{TEMP}/specs/tuned/x86-64-v3.lua", "w", encoding="ascii") as file:
+        file.write('return { { kind = "decode", gqa = 4, plan = { warps = 1 } } }\n')
+    with open(f"{TEMP}/specs/fp16.lua", "w", encoding="ascii") as file:
+        file.write('return preset "fp8_e4m3" {}\n')
     for number, program in enumerate((KVKILN, f"{ROOT}/out/bin/kvkiln")):
         run(program, "build", "turboquant_4bit_nc", "fp16", *LISTS, "--pack", f"{TEMP}/{number}.kvkpack")
+    done = run(KVKILN, "pack", "diff", f"{TEMP}/0.kvkpack", f"{TEMP}/1.kvkpack", code=None)
     with open(f"{TEMP}/0.kvkpack", "rb") as first, open(f"{TEMP}/1.kvkpack", "rb") as second:
-        assert first.read() == second.read()
+        assert first.read() == second.read() and not done.stdout, done.stdout[:2000]
 
 
 def kernels_are_right():
@@ -76,7 +83,7 @@ def archive_has_the_texts():
     assert text == read(f"{MADE}/copyright")
     for name in ("zstd", "xxHash", "Lua", "LLVM", "jansson", "zlib", "libstdc++"):
         assert f"---- {name}, of which parts are inside (package " in text, name
-    for words in ("LLVM Exceptions", "Copyright (c) 2009-2016 Petri Lehtinen", "Yann Collet", "Lua.org", "Jean-loup Gailly"):
+    for words in ("LLVM Exceptions", "Petri Lehtinen", "Yann Collet", "Lua.org", "Jean-loup Gailly"):
         assert words in text, words
 
 

@@ -91,6 +91,12 @@ def neighbours_are_not_read():
     os.makedirs(f"{TEMP}/moved/deep/specs", exist_ok=True)
     shutil.copy(f"{ROOT}/specs/turboquant_k8v4.lua", f"{TEMP}/moved/deep/specs/zz_neighbour.lua")
     assert "zz_neighbour" in run(KVKILN, "presets", "zz_neighbour", code=2).stderr
+    os.rename(f"{PREFIX}/share/kvkiln", f"{TEMP}/gone")  # the executable without its presets, as ./dev static makes it
+    try:
+        assert "zz_neighbour" in run(KVKILN, "presets", "zz_neighbour", code=2).stderr
+        assert "196" in run(KVKILN, "presets", "turboquant_k8v4").stdout
+    finally:
+        os.rename(f"{TEMP}/gone", f"{PREFIX}/share/kvkiln")
 
 
 def configure(source, build, *options, code=0):

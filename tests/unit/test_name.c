@@ -128,8 +128,8 @@ static void what_is_no_name_is_refused(void **state)
         "decode.x.aos.d128.g4x.bf16.p16",
         "decode.x.aos.g4.d128.bf16.p16",
         "decode.x.aos.d+128.g4.bf16.p16",
-        "decode.xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.aos.d128.g4."
-        "bf16.p16",
+        ("decode.xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.aos.d128.g4."
+         "bf16.p16"),
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
