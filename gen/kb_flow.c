@@ -114,3 +114,15 @@ void kb_return_if(struct kb *k, val cond)
     LLVMBuildRetVoid(k->builder);
     LLVMPositionBuilderAtEnd(k->builder, stay);
 }
+
+/* A block of its own: loads that LLVM takes for those of constants stay behind it. */
+bool kb_grid_wait(struct kb *k)
+{
+    if (!(k->target->flags & TF_GRID_WAIT))
+        return false;
+    k->target->ops->grid_wait(k);
+    LLVMBasicBlockRef after = new_block(k, "begin");
+    LLVMBuildBr(k->builder, after);
+    LLVMPositionBuilderAtEnd(k->builder, after);
+    return true;
+}

@@ -152,6 +152,8 @@ void manifest_finish(const struct manifest *m, const struct plan *p, const char 
     if (p->rows)
         line(&t, "rows %d\ntile_tokens %d\n", p->rows, p->tile_tokens);
     line(&t, "vectors %d\n", p->vectors);
+    if (m->grid_wait)
+        line(&t, "grid_wait 1\n");
     put_layout(&t, p);
     put_report(&t, m, report);
     char plan[4096];

@@ -11,6 +11,7 @@ enum { MANIFEST_MAX_ENTRIES = 4, MANIFEST_SYMBOL = 184 };
 
 struct manifest {
     int n;
+    bool grid_wait; /* the entries begin with kb_grid_wait */
     struct manifest_entry {
         char abi[16], symbol[MANIFEST_SYMBOL];
         int threads;

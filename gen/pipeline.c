@@ -89,6 +89,7 @@ static kvk_status build(struct job *j)
         symbol_of(j, entries[i].abi, symbol, sizeof symbol);
         int threads = entries[i].threads ? entries[i].threads : j->plan.threads;
         kb_entry_begin(&k, symbol, entries[i].abi, threads);
+        j->manifest.grid_wait = kb_grid_wait(&k);
         entries[i].build(&k);
         kb_entry_end(&k);
         manifest_entry(&j->manifest, entries[i].abi, symbol, threads, kb_shared_used(&k));

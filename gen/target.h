@@ -38,7 +38,8 @@ enum {
     TF_WMMA_GFX11 = 512,
     TF_WMMA_GFX12 = 1024,
     TF_MFMA_SCALED = 2048, /* mma_scaled */
-    TF_ONE_CONSTANT = 4096 /* three-operand instructions take one constant, and from a register */
+    TF_ONE_CONSTANT = 4096, /* three-operand instructions take one constant, and from a register */
+    TF_GRID_WAIT = 1 << 20 /* grid_wait */
 };
 
 struct mma_shape { int lane_rows, groups, ke, y_tile, ye, k_tiles, rows, operand_rows, tiles; };
@@ -91,6 +92,7 @@ struct target_ops {
     val (*shared_base)(struct kb *k);
     val (*tid)(struct kb *k);
     val (*cta)(struct kb *k);
+    void (*grid_wait)(struct kb *k); /* with TF_GRID_WAIT; NULL: grids never overlap */
     void (*barrier)(struct kb *k);
     void (*warp_sync)(struct kb *k);
     val (*shuffle_xor)(struct kb *k, val x, int mask); /* i32 */

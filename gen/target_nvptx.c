@@ -74,6 +74,12 @@ static val cta(struct kb *k)
 {
     return kb_intrinsic(k, "llvm.nvvm.read.ptx.sreg.ctaid.x", NULL, 0, NULL, 0);
 }
+/* PTX ISA, "griddepcontrol": until the grids before this one are done and their writes seen; then the grid after this
+** one may come as soon as every CTA of this one has begun. Both are nothing in a launch that lets no grids overlap. */
+static void grid_wait(struct kb *k)
+{
+    kb_asm(k, KB_VOID, NULL, 0, "griddepcontrol.wait; griddepcontrol.launch_dependents;", "", true);
+}
 static void barrier(struct kb *k)
 {
     KB_CALL("llvm.nvvm.barrier.cta.sync.aligned.all", kb_i32(k, 0));
@@ -256,6 +262,7 @@ const struct target_ops target_ops_nvptx = {
     .shared_base = shared_base,
     .tid = tid,
     .cta = cta,
+    .grid_wait = grid_wait,
     .barrier = barrier,
     .warp_sync = warp_sync,
     .shuffle_xor = shuffle_xor,

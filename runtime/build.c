@@ -98,6 +98,9 @@ static kvk_status load(kvk_context *ctx, struct kernel *k, const char *kind, kvk
         status = find_entry(ctx, k, kind, &k->main, err);
     if (!status && strcmp(kind, "decode") == 0)
         status = find_entry(ctx, k, "reduce", &k->reduce, err);
+    long long waits = 0;
+    object_get_int(&k->object, "grid_wait", &waits);
+    k->main.overlaps = k->reduce.overlaps = ctx->overlap && waits == 1;
     if (status && k->module) {
         ctx->driver->unload(ctx->device, k->module);
         k->module = NULL;

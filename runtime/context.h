@@ -86,6 +86,7 @@ struct kvk_context {
     cache_log *log;
     void *log_data;
     int prepare_threads;     /* 0: chosen */
+    int overlap;             /* launches may: kvk_options.overlap_launches */
     int (*progress)(void *data, const struct kvk_progress *progress);
     void *progress_data;
 

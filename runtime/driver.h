@@ -16,6 +16,7 @@ struct driver_entry {
     unsigned threads;      /* a CTA */
     unsigned shared_bytes; /* dynamic shared memory a CTA */
     int registers, local_bytes, static_shared_bytes, resident_ctas; /* as the driver reports; -1 unknown */
+    int overlaps; /* its caller's: it waits itself for the kernels before it, and may be brought in while they end */
 };
 
 struct driver_device_info {

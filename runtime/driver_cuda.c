@@ -35,6 +35,9 @@ enum {
     JIT_ERROR_LOG_BYTES = 6,
     STREAM_NON_BLOCKING = 1,
     CAPTURE_RELAXED = 2,
+    ATTRIBUTE_STREAM_SERIALIZATION = 6, /* programmatic */
+    CAPTURES_OVERLAP = 12030,      /* driver version from which graphs take launches that overlap */
+    STREAM_PER_THREAD = 2,         /* the last of the handles that are no pointers */
     OPT_IN_SHARED_BYTES = 48 << 10 /* more dynamic shared memory must be asked for */
 };
 
@@ -48,9 +51,26 @@ struct cuda_fn {
 #undef FN
 };
 
+/* Of cuLaunchKernelEx: CUlaunchAttribute, CUlaunchConfig. */
+struct launch_attribute {
+    int id, pad;
+    union {
+        int allowed;
+        char room[64];
+    } value;
+};
+struct launch_config {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    const struct launch_attribute *attributes;
+    unsigned count;
+};
+typedef int launch_ex_fn(const struct launch_config *, void *function, void **params, void **extra);
+
 struct cuda {
     void *library;
     struct cuda_fn fn;
+    launch_ex_fn *launch_ex; /* NULL: the driver has none, or not with all that is needed */
     int version;
     int device;
     void *context;
@@ -94,7 +114,11 @@ static kvk_status cuda_load(struct cuda *c, kvk_error *err)
     if (code)
         return failed(c, code, "cuInit", err);
     code = c->fn.driver_version(&c->version);
-    return code ? failed(c, code, "cuDriverGetVersion", err) : KVK_OK;
+    if (code)
+        return failed(c, code, "cuDriverGetVersion", err);
+    void *launch_ex = c->version >= CAPTURES_OVERLAP ? dlsym(c->library, "cuLaunchKernelEx") : NULL;
+    memcpy(&c->launch_ex, &launch_ex, sizeof launch_ex);
+    return KVK_OK;
 }
 
 static void cuda_unload(struct cuda *c)
@@ -250,7 +274,7 @@ static void restrict_again(struct cuda *c, int mode)
         kvk_status status_ = enter(c, &pushed_, err);                                              \
         if (status_)                                                                               \
             return status_;                                                                        \
-        int code_ = (c)->fn.expression;                                                            \
+        int code_ = (c)->expression;                                                               \
         leave(c, pushed_);                                                                         \
         return code_ ? failed(c, code_, call, err) : KVK_OK;                                       \
     } while (0)
@@ -392,15 +416,37 @@ static kvk_status entry(void *device, void *module, const char *line, struct dri
     return status;
 }
 
+/* The default streams order themselves with others by rules of their own: there, nothing overlaps. */
+static int may_overlap(const struct cuda *c, const struct driver_entry *e, kvk_stream stream)
+{
+    return e->overlaps && c->launch_ex && (uintptr_t)stream > STREAM_PER_THREAD;
+}
+
+static kvk_status launch_overlapping(struct cuda *c, const struct driver_entry *e, unsigned grid,
+                                     void **extra, kvk_stream stream, kvk_error *err)
+{
+    const struct launch_attribute attribute = {ATTRIBUTE_STREAM_SERIALIZATION, 0, {1}};
+    const struct launch_config config = {.grid = {grid, 1, 1},
+                                         .block = {e->threads, 1, 1},
+                                         .shared = e->shared_bytes,
+                                         .stream = stream,
+                                         .attributes = &attribute,
+                                         .count = 1};
+    INSIDE(c, "cuLaunchKernelEx", launch_ex(&config, e->function, NULL, extra), err);
+}
+
 static kvk_status launch(void *device, const struct driver_entry *e, unsigned grid,
                          const void *params, size_t bytes, kvk_stream stream, kvk_error *err)
 {
     struct cuda *c = device;
     void *extra[] = {LAUNCH_BUFFER, (void *)(uintptr_t)params, LAUNCH_BUFFER_BYTES, &bytes,
                      LAUNCH_END};
-    INSIDE(c, "cuLaunchKernel",
-           launch(e->function, grid, 1, 1, e->threads, 1, 1, e->shared_bytes, stream, NULL, extra),
-           err);
+    if (may_overlap(c, e, stream))
+        return launch_overlapping(c, e, grid, extra, stream, err);
+    INSIDE(
+        c, "cuLaunchKernel",
+        fn.launch(e->function, grid, 1, 1, e->threads, 1, 1, e->shared_bytes, stream, NULL, extra),
+        err);
 }
 
 static kvk_status alloc(void *device, size_t bytes, void **out, kvk_error *err)
@@ -430,39 +476,39 @@ static void release(void *device, void *memory)
 static kvk_status upload(void *device, void *to, const void *from, size_t bytes, kvk_error *err)
 {
     struct cuda *c = device;
-    INSIDE(c, "cuMemcpyHtoD_v2", upload((uintptr_t)to, from, bytes), err);
+    INSIDE(c, "cuMemcpyHtoD_v2", fn.upload((uintptr_t)to, from, bytes), err);
 }
 
 static kvk_status download(void *device, void *to, const void *from, size_t bytes, kvk_error *err)
 {
     struct cuda *c = device;
-    INSIDE(c, "cuMemcpyDtoH_v2", download(to, (uintptr_t)from, bytes), err);
+    INSIDE(c, "cuMemcpyDtoH_v2", fn.download(to, (uintptr_t)from, bytes), err);
 }
 
 static kvk_status copy(void *device, void *to, const void *from, size_t bytes, kvk_stream stream,
                        kvk_error *err)
 {
     struct cuda *c = device;
-    INSIDE(c, "cuMemcpyDtoDAsync_v2", copy((uintptr_t)to, (uintptr_t)from, bytes, stream), err);
+    INSIDE(c, "cuMemcpyDtoDAsync_v2", fn.copy((uintptr_t)to, (uintptr_t)from, bytes, stream), err);
 }
 
 static kvk_status fill(void *device, void *to, int byte, size_t bytes, kvk_error *err)
 {
     struct cuda *c = device;
-    INSIDE(c, "cuMemsetD8_v2", fill((uintptr_t)to, (unsigned char)byte, bytes), err);
+    INSIDE(c, "cuMemsetD8_v2", fn.fill((uintptr_t)to, (unsigned char)byte, bytes), err);
 }
 
 static kvk_status fill32(void *device, void *to, uint32_t value, size_t words, kvk_stream stream,
                          kvk_error *err)
 {
     struct cuda *c = device;
-    INSIDE(c, "cuMemsetD32Async", fill32((uintptr_t)to, value, words, stream), err);
+    INSIDE(c, "cuMemsetD32Async", fn.fill32((uintptr_t)to, value, words, stream), err);
 }
 
 static kvk_status synchronize(void *device, kvk_error *err)
 {
     struct cuda *c = device;
-    INSIDE(c, "cuCtxSynchronize", synchronize(), err);
+    INSIDE(c, "cuCtxSynchronize", fn.synchronize(), err);
 }
 
 struct timing {

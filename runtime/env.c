@@ -10,6 +10,7 @@ const char *env_get(enum env_name name)
         [ENV_SPECS] = "KVKILN_SPECS",
         [ENV_PACKS] = "KVKILN_PACKS",
         [ENV_GENERATOR] = "KVKILN_GENERATOR",
+        [ENV_OVERLAP] = "KVKILN_OVERLAP",
         [ENV_XDG_CACHE] = "XDG_CACHE_HOME",
         [ENV_HOME] = "HOME",
         [ENV_PATH] = "PATH",

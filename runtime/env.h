@@ -10,6 +10,7 @@ enum env_name {
     ENV_SPECS,        /* KVKILN_SPECS: colon-separated directories of specs */
     ENV_PACKS,        /* KVKILN_PACKS: colon-separated packs */
     ENV_GENERATOR,    /* KVKILN_GENERATOR: path of libkvkiln-gen.so */
+    ENV_OVERLAP,      /* KVKILN_OVERLAP: 1, 2: kvk_options.overlap_launches */
     ENV_XDG_CACHE,    /* XDG_CACHE_HOME */
     ENV_HOME,         /* HOME */
     ENV_PATH,         /* PATH: where ptxas is looked for */

@@ -61,6 +61,17 @@ static kvk_status take_options(const struct kvk_options *given, struct kvk_optio
     if (out->prepare_threads < 0 || out->prepare_threads > PREPARE_THREADS_MOST)
         return ERR(err, KVK_E_ARG, "prepare_threads is %d, accepted 0..%d", out->prepare_threads,
                    PREPARE_THREADS_MOST);
+    if (out->overlap_launches < 0 || out->overlap_launches > 2)
+        return ERR(err, KVK_E_ARG, "overlap_launches is %d, accepted 0..2", out->overlap_launches);
+    return KVK_OK;
+}
+
+static kvk_status take_overlap(kvk_context *ctx, int given, kvk_error *err)
+{
+    const char *text = given ? NULL : env_get(ENV_OVERLAP);
+    if (text && *text && strcmp(text, "1") != 0 && strcmp(text, "2") != 0)
+        return ERR(err, KVK_E_ARG, "$KVKILN_OVERLAP is \"%s\", accepted 1, 2", text);
+    ctx->overlap = text ? *text == '1' : given == 1;
     return KVK_OK;
 }
 
@@ -83,7 +94,9 @@ static kvk_status copy_options(kvk_context *ctx, const struct kvk_options *o, kv
     ctx->generator_path = copy_or_env(o->generator, ENV_GENERATOR);
     if (!ctx->spec_dirs || !ctx->generator_path)
         return ERR(err, KVK_E_MEMORY, "no memory for options");
-    kvk_status status = packs_open(&ctx->packs, o, err);
+    kvk_status status = take_overlap(ctx, o->overlap_launches, err);
+    if (!status)
+        status = packs_open(&ctx->packs, o, err);
     return status ? status
                   : cache_open(&ctx->cache, o->cache_dir, o->cache_bytes, o->log, o->log_data, err);
 }

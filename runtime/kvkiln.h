@@ -142,6 +142,9 @@ struct kvk_options {
     ** Not 0: cancel. It must not call kvk_prepare or kvk_close on this context. */
     int (*progress)(void *progress_data, const struct kvk_progress *progress);
     void *progress_data;
+    /* CUDA, sm_90 and later: a kernel may be brought in while the one before it on its stream ends (programmatic dependent
+    ** launch); it waits for that one by itself. 1 yes, 2 no; 0 = $KVKILN_OVERLAP (1 or 2), else no. */
+    int overlap_launches;
 };
 
 struct kvk_model {

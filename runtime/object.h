@@ -17,6 +17,7 @@
 **   rows N               unified: query rows (token, head pairs) a CTA; decode: query rows a CTA
 **   vectors N            store, dequant: (token, head) pairs a CTA
 **   tile_tokens N        decode: tokens a CTA takes a step; splits are multiples of it
+**   grid_wait 1          every entry begins by waiting for the kernels before it on its stream (kb_grid_wait)
 **   layout.FIELD N       slot_bytes, slot_alignment, key_offset, key_bytes, value_offset, value_bytes, record_bytes (soa data
 **                        record), fields, field_offset.I (aos: in the slot), head_size, value_head_size, page_tokens, gqa
 **   layout.name aos|soa

@@ -17,7 +17,7 @@ Error = struct_of("kvk_error", ("status", c.c_int), ("driver", c.c_long), ("wher
 Options = struct_of("kvk_options", ("size", SIZE), ("device", STR), ("cache_dir", STR), ("cache_bytes", c.c_uint64),
                     ("spec_dirs", STR), ("generator", STR), ("compile", c.c_int), ("log", PTR), ("log_data", PTR), ("packs", STR),
                     ("memory_packs", PTR), ("memory_pack_count", SIZE), ("prepare_threads", c.c_int), ("progress", PTR),
-                    ("progress_data", PTR))
+                    ("progress_data", PTR), ("overlap_launches", c.c_int))
 Rows = struct_of("kvk_rows", ("data", PTR), ("row_stride", I64), ("head_stride", I64))
 Pool = struct_of("kvk_pool", ("data", PTR), ("pages", I64), ("page_stride", I64), ("position_stride", I64), ("head_stride", I64))
 Model = struct_of("kvk_model", ("size", SIZE), ("spec", STR), ("layout", STR), ("kv_heads", c.c_int), ("query_heads", c.c_int),

@@ -9,7 +9,8 @@ the query is e4m3; no scratch, no spills; shared memory is written before a barr
 arguments, block size, wave size and shared memory equal the manifest and abi.def; so does the descriptor. The last lines
 tell the occupancy.
 sm_: the pinned PTX version; parameters equal abi.def; mma.sync in decode and unified; no local memory; the assembler
-reports no spills (skipped where there is no assembler).
+reports no spills (skipped where there is no assembler); from sm_90 on, nothing of global memory before griddepcontrol.wait (in
+the machine code as well, where nvdisasm is there).
 
 A small core by default; --full: every preset x kind x head size 64, 128, 256 x gqa 1, 4, 8 x layout. --spills prints a
 table of registers, spills and scratch of each kernel too. KVKILN names the executable; else out/bin/kvkiln.
@@ -229,6 +230,40 @@ def facts_gfx(path):
 
 # ---- NVIDIA ----
 
+# Reads and writes of what a kernel before may have touched: PTX, and machine code.
+GLOBAL = r"\b(?:ld|st|atom|red)\.(?:\w+\.)*global\b|\bcp\.async\b|\bcp\.reduce\b"
+MACHINE_GLOBAL = r"\b(?:LDG|STG|LDGSTS|UBLKCP|ATOMG|REDG|RED|LD|ST|ATOM)\b"
+NVDISASM = shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin")
+
+
+def waits_first(name, body, wait, access):
+    at, first = body.find(wait), re.search(access, body)
+    require(at >= 0, f"{name}: no {wait}")
+    require(not first or at < first.start(), f"{name}: global memory before {wait}")
+
+
+def check_grid_wait(manifest, code, text, target):
+    """From sm_90 on every entry begins by waiting for the grids before it; others must not, nor promise it."""
+    bodies = re.findall(r"\.entry (\w+)\(.*?\)(.*?)\n\}", text, re.S)
+    if int(re.match(r"sm_(\d+)", target).group(1)) < 90:
+        require("griddepcontrol" not in text and not manifest["grid_wait"], "grid_wait on a GPU without it")
+        return
+    require(manifest["grid_wait"] == ["1"], "the manifest has no grid_wait")
+    for name, body in bodies:
+        waits_first(name, body, "griddepcontrol.wait", GLOBAL)
+    if not NVDISASM or manifest["format"] != ["cubin"]:
+        return
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(code)
+        file.flush()
+        sass = subprocess.run([NVDISASM, "-c", file.name], capture_output=True, text=True, check=True).stdout
+    parts = re.split(r"^\.text\.(\w+):", sass, flags=re.M)
+    code_of = {n: b for n, b in zip(parts[1::2], parts[2::2]) if not n.startswith("__cuda_")}  # those are called: arithmetic
+    require(sorted(code_of) == sorted(name for name, _ in bodies), f"functions {parts[1::2]} in the machine code")
+    for name, body in code_of.items():
+        waits_first(f"machine code of {name}", body, "ACQBULK", MACHINE_GLOBAL)
+
+
 def check_entry(text, entry):
     abi_name, symbol, threads, _ = entry
     block = re.search(r"\.entry " + re.escape(symbol) + r"\((.*?)\)(.*?)\n\}", text, re.S)
@@ -244,9 +279,10 @@ def check_entry(text, entry):
 
 def check_sm(path, target):
     """Returns the entries and whether an assembler reported on them."""
-    manifest, _ = open_object(path)
+    manifest, code = open_object(path)
     with open(os.path.splitext(path)[0] + ".ptx", encoding="utf-8") as f:
         text = f.read()
+    check_grid_wait(manifest, code, text, target)
     pinned = re.search(r"\+ptx(\d+)(\d)", TARGETS[target][0])
     require(f".version {pinned.group(1)}.{pinned.group(2)}\n" in text, "PTX version is not the pinned one")
     require(f".target {target}\n" in text, "other .target")

@@ -12,6 +12,7 @@ enum { FAKE_LAUNCHES = 8, FAKE_PARAMS = 512 };
 struct fake_launch {
     char function[64];
     unsigned grid, threads, shared;
+    int overlaps;           /* cuda: it may, by its attribute */
     void *stream;
     size_t bytes;
     unsigned char params[FAKE_PARAMS];

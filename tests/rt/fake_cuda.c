@@ -330,6 +330,32 @@ CALL(cuLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsi
     return 0;
 }
 
+/* As CUDA lays them out: CUlaunchConfig, CUlaunchAttribute. */
+struct launch_attribute {
+    int id, pad, value[16];
+};
+struct launch_config {
+    unsigned gx, gy, gz, bx, by, bz, shared;
+    void *stream;
+    const struct launch_attribute *attributes;
+    unsigned count;
+};
+
+CALL(cuLaunchKernelEx, const struct launch_config *l, void *function, void **params, void **extra)
+{
+    STEP(1);
+    if (l->stream && !is_ours(l->stream))
+        return 400;
+    if (l->gy != 1 || l->gz != 1 || l->by != 1 || l->bz != 1 || params || extra[0] != (void *)1 ||
+        extra[2] != (void *)2 || extra[4] || l->count != 1 || l->attributes[0].id != 6)
+        return 1;
+    remember_launch(function, l->gx, l->bx, l->shared, l->stream, extra);
+    pthread_mutex_lock(&mutex);
+    state.launch[(state.launches - 1) % FAKE_LAUNCHES].overlaps = l->attributes[0].value[0];
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
 CALL(cuMemAlloc_v2, uint64_t *memory, size_t bytes)
 {
     UNSAFE_STEP(0);

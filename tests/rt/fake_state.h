@@ -99,14 +99,14 @@ static void remember_launch(const char *function, unsigned grid, unsigned thread
     l->grid = grid;
     l->threads = threads;
     l->shared = shared;
+    l->overlaps = 0;
     l->stream = stream;
     l->bytes = *(size_t *)extra[3];
     memcpy(l->params, extra[1], l->bytes < FAKE_PARAMS ? l->bytes : FAKE_PARAMS);
     pthread_mutex_unlock(&mutex);
 }
 
-/* All that was queued is done; or, `going`, a module is unloaded. */
-static void settle(int going)
+static void settle(int going) /* all that was queued is done; or, `going`, a module is unloaded */
 {
     pthread_mutex_lock(&mutex);
     state.torn += going && state.queued > 0;

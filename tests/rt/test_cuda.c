@@ -2,6 +2,8 @@
 /* The CUDA driver: which devices are taken, and what is said of others. Failing calls: test_drivers.c. */
 #include "rt.h"
 
+#include "faults.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +125,107 @@ static void named_devices_are_never_replaced(void **state)
     assert_string_equal(reason, "named by the caller");
 }
 
+/* ---- launches that overlap ---- */
+
+/* What the last store's launch on `stream` was allowed. -1: kvk_open refuses. */
+static int overlaps(int option, kvk_stream stream)
+{
+    struct kvk_options options = KVK_INIT(struct kvk_options);
+    struct kvk_model model = rt_model();
+    struct kvk_store_args store = KVK_INIT(struct kvk_store_args);
+    const kvk_kernels *k;
+    kvk_context *ctx;
+    void *memory;
+    kvk_error err = {0};
+    options.device = "cuda:0";
+    options.cache_dir = "";
+    options.overlap_launches = option;
+    model.kinds = KVK_STORE;
+    if (kvk_open(&options, &ctx, &err))
+        return strstr(err.text, "accepted") ? -1 : -2;
+    assert_int_equal(kvk_prepare(ctx, &model, &k, &err), KVK_OK);
+    assert_int_equal(kvk_alloc(ctx, 1 << 16, &memory, &err), KVK_OK);
+    store.pool = (struct kvk_pool){.data = memory, .pages = 1};
+    store.key.data = store.value.data = memory;
+    store.slots = memory;
+    store.rows = 1;
+    if (kvk_store(k, &store, stream, &err))
+        fail_msg("%s", err.text);
+    int found = fake->launch[(fake->launches - 1) % FAKE_LAUNCHES].overlaps;
+    assert_ptr_equal(fake->launch[(fake->launches - 1) % FAKE_LAUNCHES].stream, stream);
+    kvk_close(ctx);
+    return found;
+}
+
+static void launches_overlap_where_asked_and_legal(void **state)
+{
+    (void)state;
+    char memory;
+    kvk_stream stream = &memory;
+    rt_generator.extra = "grid_wait 1";
+    unsetenv("KVKILN_OVERLAP");
+    assert_int_equal(overlaps(0, stream), 0); /* off, unless asked for */
+    assert_int_equal(overlaps(1, stream), 1);
+    assert_int_equal(overlaps(2, stream), 0);
+    assert_int_equal(overlaps(1, NULL), 0); /* default streams */
+    assert_int_equal(overlaps(1, (kvk_stream)1), 0);
+    assert_int_equal(overlaps(1, (kvk_stream)2), 0);
+    fake->version = 12020; /* its graphs would refuse them */
+    assert_int_equal(overlaps(1, stream), 0);
+    fake->version = 12030;
+    assert_int_equal(overlaps(1, stream), 1);
+    faults.missing = "cuLaunchKernelEx";
+    assert_int_equal(overlaps(1, stream), 0);
+    faults.missing = NULL;
+    rt_generator.extra = NULL; /* kernels that do not wait */
+    assert_int_equal(overlaps(1, stream), 0);
+    rt_generator.extra = "grid_wait 0";
+    assert_int_equal(overlaps(1, stream), 0);
+    rt_generator.extra = NULL;
+}
+
+static void the_environment_asks_for_overlap(void **state)
+{
+    (void)state;
+    char memory;
+    kvk_stream stream = &memory;
+    rt_generator.extra = "grid_wait 1";
+    setenv("KVKILN_OVERLAP", "1", 1);
+    assert_int_equal(overlaps(0, stream), 1);
+    assert_int_equal(overlaps(2, stream), 0); /* the program has the last word */
+    setenv("KVKILN_OVERLAP", "2", 1);
+    assert_int_equal(overlaps(0, stream), 0);
+    assert_int_equal(overlaps(1, stream), 1);
+    setenv("KVKILN_OVERLAP", "", 1);
+    assert_int_equal(overlaps(0, stream), 0);
+    setenv("KVKILN_OVERLAP", "yes", 1);
+    assert_int_equal(overlaps(0, stream), -1);
+    assert_int_equal(overlaps(1, stream), 1); /* not looked at */
+    unsetenv("KVKILN_OVERLAP");
+    assert_int_equal(overlaps(3, stream), -1);
+    assert_int_equal(overlaps(-1, stream), -1);
+    rt_generator.extra = NULL;
+}
+
+static void overlapping_launches_may_fail(void **state)
+{
+    (void)state;
+    static char name[] = "kernel", memory[64];
+    const struct driver_entry entry = {.function = name, .threads = 32, .overlaps = 1};
+    struct driver_device_info info;
+    kvk_error err = {0};
+    void *device;
+    assert_int_equal(driver_cuda.open(0, &device, &info, &err), KVK_OK);
+    fake->fail_at = fake->calls + 3; /* current, push, launch */
+    assert_int_equal(driver_cuda.launch(device, &entry, 1, memory, 8, memory, &err), KVK_E_DRIVER);
+    assert_string_equal(fake->failed, "cuLaunchKernelEx");
+    assert_non_null(strstr(err.text, "cuLaunchKernelEx"));
+    assert_int_equal(fake->depth, 0);
+    assert_int_equal(driver_cuda.launch(device, &entry, 1, memory, 8, memory, &err), KVK_OK);
+    driver_cuda.close(device);
+    assert_int_equal(fake->live, 0);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -132,6 +235,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(targets_follow_compute_capability, setup),
         cmocka_unit_test_setup(auto_takes_the_first_usable_device, setup),
         cmocka_unit_test_setup(named_devices_are_never_replaced, setup),
+        cmocka_unit_test_setup(launches_overlap_where_asked_and_legal, setup),
+        cmocka_unit_test_setup(the_environment_asks_for_overlap, setup),
+        cmocka_unit_test_setup(overlapping_launches_may_fail, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
