@@ -102,6 +102,16 @@ kvk_status bench_put(struct bench *b, const void *host, size_t bytes, void **dev
 kvk_status bench_output(struct bench *b, int which, size_t bytes, kvk_error *err);
 const int32_t *bench_table(const struct bench *b, long set, long sequence);
 
+/* ---- bench_attend.c: decode and unified ---- */
+size_t bench_query_elements(const struct bench *b, long size); /* of all query rows, of this size a head */
+kvk_status bench_attend_make(struct bench *b, kvk_error *err); /* queries and output, b->rows of them */
+/* These rows of the first sequence with the first head, and of the last with the last. */
+kvk_status bench_attend_verify(const struct bench *b, const long *query_rows, int count, struct bench_verdict *v,
+                               kvk_error *err);
+/* The cache, page numbers, `numbers` other indices and queries are read once, outputs written once. What splits hand to the
+** merge is the schedule's own affair and not counted. */
+void bench_attend_work(const struct bench *b, long numbers, struct bench_work *out);
+
 /* ---- bench_rows.c ---- */
 /* Decoded rows of one sequence of set 0 and one KV head: by the oracle, or where it does not know the format by dequant. */
 kvk_status bench_rows(const struct bench *b, long sequence, int head, struct oracle_rows *out, kvk_error *err);

@@ -2,14 +2,7 @@
 /* bench_unified.c - prefill of a chunk from the quantised cache: query_tokens rows a sequence. */
 #include "bench.h"
 
-#include "check_read.h"
-
 #include <stdlib.h>
-
-static size_t query_elements(const struct bench *b, long size)
-{
-    return (size_t)(b->rows * b->shape.kv_heads * b->shape.gqa * size);
-}
 
 static kvk_status make(struct bench *b, kvk_error *err)
 {
@@ -20,9 +13,7 @@ static kvk_status make(struct bench *b, kvk_error *err)
     kvk_status status =
         bench_put(b, starts, (size_t)(b->batch + 1) * sizeof *starts, &b->starts, err);
     if (!status)
-        status = bench_random(b, query_elements(b, b->shape.head_size), 3, &b->query, err);
-    if (!status)
-        status = bench_output(b, 0, 2 * query_elements(b, b->shape.value_head_size), err);
+        status = bench_attend_make(b, err);
     free(starts);
     return status;
 }
@@ -52,42 +43,16 @@ static kvk_status launch(const struct bench *b, long set, kvk_stream stream, kvk
     return kvk_unified(b->kernels, &args, stream, err);
 }
 
-/* First, middle and last row of the first and the last sequence. */
+/* First, middle and last row. */
 static kvk_status verify(const struct bench *b, struct bench_verdict *v, kvk_error *err)
 {
-    unsigned char *out[2];
     long t = b->shape.query_tokens, rows[3] = {0, t / 2, t - 1};
-    struct bench_sum sum = {0};
-    kvk_status status = bench_run_once(b, out, err);
-    if (!status)
-        status = bench_attention(b, 0, 0, rows, 3, out[0], &sum, err);
-    if (!status && (b->batch > 1 || b->shape.kv_heads > 1))
-        status = bench_attention(b, b->batch - 1, (int)b->shape.kv_heads - 1, rows, 3, out[0], &sum,
-                                 err);
-    free(out[0]);
-    *v = (struct bench_verdict){bench_relative(&sum), check_output_limit(b->shape.dtype), sum.count,
-                                bench_rows_source(b)};
-    return status;
-}
-
-/* Two products of the visible (query, key) pairs, two operations a multiplication. */
-static double flops(const struct bench *b)
-{
-    double pairs = 0, t = (double)b->shape.query_tokens;
-    for (long i = 0; i < b->batch; i++)
-        pairs +=
-            b->shape.full ? t * (double)b->context[i] : t * (double)b->context[i] - t * (t - 1) / 2;
-    return 2 * pairs * (double)(b->shape.kv_heads * b->shape.gqa) *
-           (double)(b->shape.head_size + b->shape.value_head_size);
+    return bench_attend_verify(b, rows, 3, v, err);
 }
 
 static void work(const struct bench *b, struct bench_work *out)
 {
-    out->cache = (double)b->tokens * (double)b->shape.kv_heads * (double)b->layout.slot_bytes;
-    out->read = out->cache + 4.0 * (double)(b->set_pages + 2 * b->batch + 1) +
-                2.0 * (double)query_elements(b, b->shape.head_size);
-    out->written = 2.0 * (double)query_elements(b, b->shape.value_head_size);
-    out->flops = flops(b);
+    bench_attend_work(b, 2 * b->batch + 1, out); /* lengths, and where each chunk begins */
 }
 
 const struct bench_kind bench_unified = {"unified", KVK_UNIFIED, make,  launch,

@@ -132,6 +132,7 @@ set(KVKILN_SPEC_FILES # in the order in which `kvkiln presets` lists them
 set(KVKILN_TUNED_FILES) # specs/tuned/TARGET.lua: measured plan values, docs/tuning.md
 
 set(KVKILN_CLI_SOURCES
+  cli/bench_attend.c
   cli/bench_compile.c
   cli/bench_copy.c
   cli/bench_decode.c

@@ -225,6 +225,9 @@ static void plan_step(struct plan *p)
             p->paged_subtiles ? "16 tokens always lie in one page and share its look-up"
                               : "pages end inside 16 tokens: each token looks its page up");
     bool small = accumulators(p) <= 64 && p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
+    if (t->registers <= 256 && p->slot.key.norm_at_read && p->slot.value.norm_at_read &&
+        p->geo.head_size > 192) /* sums of squares of both: they took 10 to 40 registers too many */
+        small = false;
     p->prefetch = pick(p, PLAN_prefetch, t->family != FAMILY_HOST && p->mma.groups > 2 && small);
     because(p, "prefetch", "%s",
             p->prefetch ? "codes of the next step are in flight while this one is computed"

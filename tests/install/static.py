@@ -77,7 +77,7 @@ def kernels_are_right():
 def archive_has_the_texts():
     with tarfile.open(f"{ROOT}/out/gpu/kvkiln.tar.xz") as archive:
         names = archive.getnames()
-        assert {"kvkiln", "copyright", "num", "engine"} == set(names), names
+        assert {"kvkiln", "copyright", "num", "engine"} <= set(names), names
         text = archive.extractfile("copyright").read().decode()
         archive.extract("engine", TEMP)
     assert text == read(f"{MADE}/copyright")

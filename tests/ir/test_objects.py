@@ -49,6 +49,7 @@ CORE = [
     (["sm_120a"], PRESETS[1:2], ATTEND, [], [64, 256], [8], ["none"]),
     (["gfx942", "gfx1201", "sm_80", "sm_90a"], PRESETS[1:2], ATTEND, ["aos"], [128], [8], OPTIONS),
     (["gfx942", "gfx1201", "sm_80", "sm_90a"], [f"{ROOT}/tests/ir/values.lua"], ATTEND, ["aos"], [128], [4], ["none"]),
+    (["sm_80", "sm_90a", "sm_120a"], [f"{ROOT}/tests/ir/values.lua"], ATTEND, ["aos"], [256], [8], ["none"]),
 ]
 FULL = [([target], PRESETS, KINDS, [], [64, 128, 256], [1, 4, 8], ["none"]) for target in GFX + SM] + \
     [([target], PRESETS, ATTEND, [], [64, 128, 256], [1, 4, 8], OPTIONS) for target in GFX + SM] + \

@@ -325,3 +325,34 @@ struct kvk_model rt_model(void)
     model.head_size = 128;
     return model;
 }
+
+struct rt_log rt_log;
+
+void rt_log_line(void *data, kvk_log_level level, const char *line)
+{
+    (void)data;
+    rt_log.warnings += level == KVK_LOG_WARNING;
+    snprintf(rt_log.last, sizeof rt_log.last, "%s", line);
+}
+
+kvk_status rt_prepare(const char *cache, const char **origin, kvk_error *err)
+{
+    struct kvk_options options = KVK_INIT(struct kvk_options);
+    struct kvk_kernel_info info = KVK_INIT(struct kvk_kernel_info);
+    struct kvk_model model = rt_model();
+    const kvk_kernels *k;
+    kvk_context *ctx;
+    rt_log.warnings = 0;
+    options.device = "cuda:0";
+    options.cache_dir = cache;
+    options.log = rt_log_line;
+    kvk_status status = kvk_open(&options, &ctx, err);
+    if (status)
+        return status;
+    model.kinds = KVK_STORE | KVK_COPY;
+    status = kvk_prepare(ctx, &model, &k, err);
+    if (!status && origin && kvk_kernel(k, KVK_COPY, &info, NULL) == KVK_OK)
+        *origin = info.origin; /* text of the library */
+    kvk_close(ctx);
+    return status;
+}

@@ -72,6 +72,19 @@ struct fake *rt_fake(const char *library);
 /* Opens cuda:0 of the fake with this cache folder (NULL: memory only). */
 kvk_context *rt_open(const char *cache);
 
+/* What the log callback of a suite was told. */
+extern struct rt_log {
+    int warnings;
+    char last[1024]; /* line, of whatever level */
+} rt_log;
+void rt_log_line(void *data, kvk_log_level level, const char *line);
+
+/*
+** Opens cuda:0 with this cache folder (NULL: that of the environment), prepares store and copy, closes. rt_log begins anew.
+** `origin`, if not NULL: how the copy came to be.
+*/
+kvk_status rt_prepare(const char *cache, const char **origin, kvk_error *err);
+
 /* Everything that launches, on memory of the context. */
 kvk_status rt_launch_all(kvk_context *ctx, const kvk_kernels *k, kvk_error *err);
 

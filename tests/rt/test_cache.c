@@ -18,21 +18,11 @@
 
 enum { NOBODY = 65534, PROCESSES = 16 };
 
-static int warnings;
-static char last_warning[1024];
-
-static void count_warnings(void *data, kvk_log_level level, const char *line)
-{
-    (void)data;
-    warnings += level == KVK_LOG_WARNING;
-    snprintf(last_warning, sizeof last_warning, "%s", line);
-}
-
 static struct cache open_limited(const char *dir, uint64_t limit)
 {
     struct cache cache;
-    warnings = 0;
-    assert_int_equal(cache_open(&cache, dir, limit, count_warnings, NULL, NULL), KVK_OK);
+    rt_log.warnings = 0;
+    assert_int_equal(cache_open(&cache, dir, limit, rt_log_line, NULL, NULL), KVK_OK);
     return cache;
 }
 
@@ -111,7 +101,7 @@ static void stored_is_found_and_private(void **state)
     char hex[KEY_HASH_CHARS];
     key_hash("key", hex);
     assert_non_null(strstr(entry, hex));
-    assert_int_equal(warnings, 0);
+    assert_int_equal(rt_log.warnings, 0);
     free(entry);
     cache_close(&cache);
     free(deep);
@@ -146,7 +136,7 @@ static void damage_is_a_miss_and_repaired(void **state)
         assert_true(has(&cache, "key"));
     }
     assert_int_equal(rt_count(dir, NULL), 1);
-    assert_int_equal(warnings, 0);
+    assert_int_equal(rt_log.warnings, 0);
     free(whole);
     free(entry);
     cache_close(&cache);
@@ -195,12 +185,12 @@ static void hostile_entries_are_not_followed(void **state)
     assert_false(has(&cache, "key"));
     put(&cache, "key", 10);
     assert_true(has(&cache, "key"));
-    assert_int_equal(warnings, 0);
+    assert_int_equal(rt_log.warnings, 0);
     unlink(entry);
     assert_int_equal(mkdir(entry, 0700), 0); /* cannot be replaced: memory only, said once */
     put(&cache, "key", 10);
     put(&cache, "key", 10);
-    assert_int_equal(warnings, 1);
+    assert_int_equal(rt_log.warnings, 1);
     assert_int_equal(rt_count(dir, ".tmp"), 0);
     free(entry);
     free(elsewhere);
@@ -266,12 +256,12 @@ static void directory_comes_from_options_then_environment(void **state)
     struct cache cache = open_limited(NULL, 0); /* no home: one warning, no failure */
     put(&cache, "a", 1);
     put(&cache, "b", 1);
-    assert_int_equal(warnings, 1);
-    assert_non_null(strstr(last_warning, "HOME"));
+    assert_int_equal(rt_log.warnings, 1);
+    assert_non_null(strstr(rt_log.last, "HOME"));
     cache_close(&cache);
     cache = open_limited("", 0); /* asked for: no warning */
     put(&cache, "a", 1);
-    assert_int_equal(warnings, 0);
+    assert_int_equal(rt_log.warnings, 0);
     cache_close(&cache);
     if (home)
         setenv("HOME", home, 1);
@@ -289,7 +279,8 @@ static int read_only_body(const char *dir)
         return 1; /* reading goes on */
     put(&cache, "new", 10);
     put(&cache, "newer", 10);
-    return warnings == 1 && !has(&cache, "new") && strstr(last_warning, "memory only") ? 0 : 2;
+    return rt_log.warnings == 1 && !has(&cache, "new") && strstr(rt_log.last, "memory only") ? 0
+                                                                                             : 2;
 }
 
 static void read_only_directory_is_read(void **state)
@@ -318,7 +309,7 @@ static int unusable_body(const char *dir)
     struct cache cache = open_limited(dir, 0);
     put(&cache, "new", 10);
     put(&cache, "newer", 10);
-    return warnings == 1 ? 0 : 1;
+    return rt_log.warnings == 1 ? 0 : 1;
 }
 
 static void directory_that_cannot_be_made_is_said_once(void **state)
@@ -349,7 +340,8 @@ static int full_body(const char *dir)
     sigset_t pending;
     if (sigpending(&pending) != 0 || sigismember(&pending, SIGXFSZ))
         return 3;
-    return warnings == 1 && has(&cache, "before") && !has(&cache, "big") && rt_count(dir, NULL) == 1
+    return rt_log.warnings == 1 && has(&cache, "before") && !has(&cache, "big") &&
+                   rt_count(dir, NULL) == 1
                ? 0
                : 1;
 }
@@ -374,7 +366,7 @@ static int race_body(const char *dir)
             return 1;
         put(&cache, "key", 50000);
     }
-    return warnings;
+    return rt_log.warnings;
 }
 
 static void sixteen_processes_share_an_empty_directory(void **state)
@@ -431,7 +423,7 @@ static void killed_writers_leave_nothing_harmful(void **state)
         put(&cache, key, 10);
         assert_true(has(&cache, key));
     }
-    assert_int_equal(warnings, 0);
+    assert_int_equal(rt_log.warnings, 0);
     cache_close(&cache);
     rt_remove(dir);
 }
@@ -493,7 +485,7 @@ static void oldest_entries_make_room(void **state)
     put(&cache, "larger than the bound", 20 * BYTES);
     assert_int_equal(rt_count(dir, ".kvko"), 5);
     assert_int_equal(access(big, F_OK), 0);
-    assert_int_equal(warnings, 0);
+    assert_int_equal(rt_log.warnings, 0);
     cache_close(&cache);
     free(big);
     free(zeros);
@@ -507,7 +499,9 @@ static int sticky_body(const char *dir)
     struct cache cache = open_limited(dir, 5000);
     put(&cache, "mine", 1000); /* the fourth of about 1200 bytes each */
     put(&cache, "mine too", 1000);
-    return warnings == 1 && strstr(last_warning, "old entries") && has(&cache, "mine too") ? 0 : 1;
+    return rt_log.warnings == 1 && strstr(rt_log.last, "old entries") && has(&cache, "mine too")
+               ? 0
+               : 1;
 }
 
 /* Others' entries that cannot be removed: said once, and writing goes on. */

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 static struct fake *fake;
-static int warnings;
 
 static int setup(void **state)
 {
@@ -151,35 +150,6 @@ static void threads_are_not_needed(void **state)
 static const int errors[] = {EIO, ENOSPC, EACCES, EROFS, EBUSY, ESTALE, EINTR, EMFILE, EDQUOT};
 enum { ERRORS = sizeof errors / sizeof *errors };
 
-static void count_warnings(void *data, kvk_log_level level, const char *line)
-{
-    (void)data, (void)line;
-    warnings += level == KVK_LOG_WARNING;
-}
-
-static kvk_status cached_prepare(const char *dir, const char **origin)
-{
-    struct kvk_options options = KVK_INIT(struct kvk_options);
-    struct kvk_kernel_info info = KVK_INIT(struct kvk_kernel_info);
-    struct kvk_model model = rt_model();
-    const kvk_kernels *k;
-    kvk_context *ctx;
-    kvk_error err = {0};
-    warnings = 0;
-    options.device = "cuda:0";
-    options.cache_dir = dir;
-    options.log = count_warnings;
-    kvk_status status = kvk_open(&options, &ctx, &err);
-    if (status)
-        return status;
-    model.kinds = KVK_STORE | KVK_COPY;
-    status = kvk_prepare(ctx, &model, &k, &err);
-    if (!status && origin && kvk_kernel(k, KVK_COPY, &info, NULL) == KVK_OK)
-        *origin = info.origin;
-    kvk_close(ctx);
-    return status;
-}
-
 /* Whatever lies in the folder under the name of an entry is a whole object. */
 static void entries_are_whole(const char *dir)
 {
@@ -211,20 +181,21 @@ static void file_calls_may_fail(int warm)
             char *dir = rt_folder();
             const char *origin = NULL;
             if (warm)
-                assert_int_equal(cached_prepare(dir, NULL), KVK_OK);
+                assert_int_equal(rt_prepare(dir, NULL, NULL), KVK_OK);
             faults_arm(FAULT_FILES, ++n, errors[e]);
-            kvk_status status = cached_prepare(dir, &origin);
+            kvk_status status = rt_prepare(dir, &origin, NULL);
             faults_disarm();
             if (status)
                 fail_msg("%s: %s: prepare failed", faults.failed, strerror(errors[e]));
-            assert_true(warnings <= 1);
+            assert_true(rt_log.warnings <= 1);
             entries_are_whole(dir);
             if (strcmp(faults.failed, "unlink") != 0)
                 assert_int_equal(rt_count(dir, ".tmp"), 0);
-            assert_int_equal(cached_prepare(dir, NULL), KVK_OK); /* repaired, if there was damage */
-            assert_int_equal(warnings, 0);
+            assert_int_equal(rt_prepare(dir, NULL, NULL),
+                             KVK_OK); /* repaired, if there was damage */
+            assert_int_equal(rt_log.warnings, 0);
             assert_int_equal(rt_count(dir, ".kvko"), 2);
-            assert_int_equal(cached_prepare(dir, &origin), KVK_OK);
+            assert_int_equal(rt_prepare(dir, &origin, NULL), KVK_OK);
             assert_string_equal(origin, "cache");
             rt_remove(dir);
         } while (faults.failures);
@@ -252,11 +223,11 @@ static void busy_and_stale_files_are_left(void **state)
     char *dir = rt_folder();
     struct cache cache;
     faults_arm(0, 0, 0);
-    assert_int_equal(cached_prepare(dir, NULL), KVK_OK);
+    assert_int_equal(rt_prepare(dir, NULL, NULL), KVK_OK);
     for (int e = 0; e < 2; e++) {
         faults_arm(0, 0, e ? ESTALE : EBUSY);
         faults.chance = 1 << 16;
-        assert_int_equal(cache_open(&cache, dir, 1, count_warnings, NULL, NULL), KVK_OK);
+        assert_int_equal(cache_open(&cache, dir, 1, rt_log_line, NULL, NULL), KVK_OK);
         faults.families = FAULT_FILES;
         assert_true(cache_sweep(dir, 0) != 0);
         faults_disarm();

@@ -15,21 +15,13 @@
 /* A folder with a pack in it, and what the log said. */
 struct place {
     char *dir, *file;
-    int warnings;
-    char last[512];
 };
-
-static void keep_line(void *data, kvk_log_level level, const char *line)
-{
-    struct place *place = data;
-    place->warnings += level == KVK_LOG_WARNING;
-    snprintf(place->last, sizeof place->last, "%s", line);
-}
 
 static int setup(void **state)
 {
     struct place *place = calloc(1, sizeof *place);
     size_t size;
+    rt_log.warnings = 0;
     rt_generator_reset();
     rt_fake("libcuda.so.1");
     unsetenv("KVKILN_PACKS");
@@ -59,8 +51,7 @@ static struct kvk_options options_of(struct place *place)
     o.cache_dir = "";
     o.packs = place->file;
     o.compile = KVK_COMPILE_NEVER;
-    o.log = keep_line;
-    o.log_data = place;
+    o.log = rt_log_line;
     return o;
 }
 
@@ -121,7 +112,7 @@ static void pack_comes_before_cache_and_compiler(void **state)
     for (int kind = KVK_STORE; kind <= KVK_COPY; kind *= 2)
         assert_string_equal(origin_of(ctx, &model, (kvk_kind_bits)kind), "pack");
     assert_int_equal(rt_generator.compiles, KIND_COUNT);
-    assert_int_equal(place->warnings, 0);
+    assert_int_equal(rt_log.warnings, 0);
     model.page_tokens = 32; /* in no pack */
     assert_string_equal(origin_of(ctx, &model, KVK_DECODE), "compiled");
     kvk_close(ctx);
@@ -325,7 +316,7 @@ static void old_driver_takes_ptx_of_the_pack(void **state)
     rt_write(place->file, bytes, size);
     ctx = open_with(&o);
     assert_string_equal(origin_of(ctx, &model, KVK_DECODE), "pack");
-    assert_non_null(strstr(place->last, "using PTX instead"));
+    assert_non_null(strstr(rt_log.last, "using PTX instead"));
     kvk_close(ctx);
     assert_int_equal(rt_generator.compiles, 0);
     free(bytes);
@@ -392,13 +383,13 @@ static void damaged_kernels_are_passed_over(void **state)
     spoil_frames(place);
     kvk_context *ctx = open_with(&o);
     cannot_prepare(ctx, &model, KVK_E_MISS, place->file);
-    assert_int_equal(place->warnings, 1);
-    assert_non_null(strstr(place->last, "is damaged"));
+    assert_int_equal(rt_log.warnings, 1);
+    assert_non_null(strstr(rt_log.last, "is damaged"));
     kvk_close(ctx);
     o.compile = KVK_COMPILE_ON_MISS;
     ctx = open_with(&o);
     assert_string_equal(origin_of(ctx, &model, KVK_DECODE), "compiled");
-    assert_int_equal(place->warnings, 2);
+    assert_int_equal(rt_log.warnings, 2);
     kvk_close(ctx);
 }
 
@@ -505,7 +496,7 @@ static void every_call_may_fail(void **state)
         if (status && status != KVK_E_MEMORY && status != KVK_E_IO)
             fail_msg("call %d, %s: %d \"%s\"", n, faults.failed, (int)status, err.text);
         assert_int_equal(status, err.status);
-        assert_int_equal(place->warnings, 0);
+        assert_int_equal(rt_log.warnings, 0);
         failed += status != KVK_OK;
         if (!missed)
             break;

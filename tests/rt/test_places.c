@@ -23,9 +23,6 @@
 
 enum { NOBODY = 65534, STRANGER = 65533, PROCESSES = 16, SKIP = 77 };
 
-static int warnings;
-static char last_warning[512];
-
 static int setup(void **state)
 {
     (void)state;
@@ -34,34 +31,13 @@ static int setup(void **state)
     return 0;
 }
 
-static void count_warnings(void *data, kvk_log_level level, const char *line)
-{
-    (void)data;
-    warnings += level == KVK_LOG_WARNING;
-    snprintf(last_warning, sizeof last_warning, "%s", line);
-}
-
-/* Prepares store and copy; how the copy came to be, or NULL where that failed. dir NULL: from the environment. */
+/* How the copy came to be, or NULL where that failed. dir NULL: from the environment. */
 static const char *prepare(const char *dir)
 {
-    struct kvk_options options = KVK_INIT(struct kvk_options);
-    struct kvk_kernel_info info = KVK_INIT(struct kvk_kernel_info);
-    struct kvk_model model = rt_model();
-    const kvk_kernels *k;
-    kvk_context *ctx;
+    const char *origin = NULL;
     kvk_error err = {0};
-    warnings = 0;
-    options.device = "cuda:0";
-    options.cache_dir = dir;
-    options.log = count_warnings;
-    model.kinds = KVK_STORE | KVK_COPY;
-    if (kvk_open(&options, &ctx, &err) || kvk_prepare(ctx, &model, &k, &err) ||
-        kvk_kernel(k, KVK_COPY, &info, &err)) {
+    if (rt_prepare(dir, &origin, &err))
         fprintf(stderr, "%s: %s\n", err.where, err.text);
-        return NULL;
-    }
-    const char *origin = info.origin; /* text of the library */
-    kvk_close(ctx);
     return origin;
 }
 
@@ -121,7 +97,7 @@ static void give_to(const char *folder, uid_t user)
     do {                                                                                           \
         if (!(claim)) {                                                                            \
             fprintf(stderr, "%s:%d: %s (%s; %d warnings: %s)\n", __FILE__, __LINE__, #claim, home, \
-                    warnings, last_warning);                                                       \
+                    rt_log.warnings, rt_log.last);                                                 \
             return 1;                                                                              \
         }                                                                                          \
     } while (0)
@@ -139,7 +115,7 @@ static int cold_home(const char *home)
     set_home(home);
     const char *origin = prepare(NULL);
     CHECK(origin && strcmp(origin, "compiled") == 0);
-    CHECK(warnings == 1 && strstr(last_warning, "memory only"));
+    CHECK(rt_log.warnings == 1 && strstr(rt_log.last, "memory only"));
     return 0;
 }
 
@@ -148,7 +124,7 @@ static int warm_home(const char *home)
     set_home(home);
     const char *origin = prepare(NULL);
     CHECK(origin && strcmp(origin, "cache") == 0);
-    CHECK(warnings == 0);
+    CHECK(rt_log.warnings == 0);
     return 0;
 }
 
@@ -158,7 +134,7 @@ static int foreign_home(const char *home)
     set_home(home);
     const char *origin = prepare(NULL);
     CHECK(origin && strcmp(origin, "compiled") == 0);
-    CHECK(warnings == 1 && strstr(last_warning, "another user"));
+    CHECK(rt_log.warnings == 1 && strstr(rt_log.last, "another user"));
     return 0;
 }
 
@@ -254,11 +230,11 @@ static int full_disk(const char *home)
         fill_up(home, leave);
         const char *origin = prepare(dir);
         CHECK(origin && strcmp(origin, "compiled") == 0);
-        CHECK(warnings == 1 && strstr(last_warning, "No space left"));
+        CHECK(rt_log.warnings == 1 && strstr(rt_log.last, "No space left"));
         CHECK(!torn(dir) && rt_count(dir, ".tmp") == 0);
         char *ballast = rt_path(home, "ballast");
         unlink(ballast);
-        CHECK(prepare(dir) && warnings == 0);
+        CHECK(prepare(dir) && rt_log.warnings == 0);
         CHECK(strcmp(prepare(dir), "cache") == 0);
         rt_remove(dir);
         free(ballast);
@@ -271,13 +247,13 @@ static int read_only_disk(const char *home)
     char *dir = rt_path(home, "cache");
     if (!mount_at(home, NULL))
         return SKIP;
-    CHECK(prepare(dir) && warnings == 0);
+    CHECK(prepare(dir) && rt_log.warnings == 0);
     CHECK(mount("kvkiln", home, "tmpfs", MS_REMOUNT | MS_RDONLY, NULL) == 0);
-    CHECK(strcmp(prepare(dir), "cache") == 0 && warnings == 0);
+    CHECK(strcmp(prepare(dir), "cache") == 0 && rt_log.warnings == 0);
     char *none = rt_path(home, "none");
     const char *origin = prepare(none);
     CHECK(origin && strcmp(origin, "compiled") == 0);
-    CHECK(warnings == 1 && strstr(last_warning, "Read-only"));
+    CHECK(rt_log.warnings == 1 && strstr(rt_log.last, "Read-only"));
     free(none);
     free(dir);
     return 0;
@@ -292,7 +268,7 @@ static int other_mount(const char *home)
         return SKIP;
     }
     setenv("TMPDIR", scratch, 1);
-    CHECK(prepare(home) && warnings == 0);
+    CHECK(prepare(home) && rt_log.warnings == 0);
     CHECK(strcmp(prepare(home), "cache") == 0);
     CHECK(rt_count(scratch, NULL) == 0 && rt_count(home, ".kvko") == 2);
     rt_remove(scratch);
@@ -332,7 +308,7 @@ static void temporary_files_stay_on_the_same_mount(void **state)
 static int cold_process(const char *home)
 {
     rt_generator.delay_ms = 20;
-    CHECK(prepare(home) && warnings == 0);
+    CHECK(prepare(home) && rt_log.warnings == 0);
     return 0;
 }
 
@@ -389,7 +365,7 @@ static void killed_prepares_leave_nothing_harmful(void **state)
         assert_int_equal(torn(dir), 0);
     }
     assert_non_null(prepare(dir));
-    assert_int_equal(warnings, 0);
+    assert_int_equal(rt_log.warnings, 0);
     assert_int_equal(rt_count(dir, ".kvko"), 2);
     assert_string_equal(prepare(dir), "cache");
     rt_remove(dir);
@@ -419,7 +395,7 @@ static void older_and_newer_builds_share_a_folder(void **state)
     struct cache cache;
     size_t size[2];
     void *object[2];
-    assert_int_equal(cache_open(&cache, dir, 0, count_warnings, NULL, NULL), KVK_OK);
+    assert_int_equal(cache_open(&cache, dir, 0, rt_log_line, NULL, NULL), KVK_OK);
     for (int i = 0; i < 2; i++) {
         struct object o = {.key = keys[i],
                            .key_bytes = strlen(keys[i]),
