@@ -203,6 +203,7 @@ static void cancelling(void **state)
     (void)state;
     o.prepare_threads = 1;
     o.progress = stop;
+    rt_generator.delay_ms = 50; /* or all are made before anybody is asked */
     prepare_fails(&o, &model);
     o.progress = stop_while_waiting;
     o.progress_data = &self;
