@@ -45,7 +45,7 @@ static void help(FILE *to)
             "                    ~/.cache/kvkiln)\n"
             "  KVKILN_SPECS      folders of specs, colon-separated, looked in before those that ship\n"
             "  KVKILN_PACKS      packs of kernels, colon-separated, looked in before the cache\n"
-            "  KVKILN_OVERLAP    1: CUDA kernels of a stream may overlap (programmatic dependent launch); 2: not\n"
+            "  KVKILN_OVERLAP    1: CUDA kernels of a stream may overlap; 2: not (the default)\n"
             "  KVKILN_GENERATOR  path of libkvkiln-gen.so (else the one beside libkvkiln.so)\n\n"
             "`kvkiln COMMAND --help` tells more; `kvkiln --version` prints the version.\n");
 }
