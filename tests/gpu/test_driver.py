@@ -12,6 +12,7 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from tap import BUILD, KVKILN, Skip, main
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = tempfile.TemporaryDirectory()
 PACK = f"{FOLDER.name}/gpu.kvkpack"
 
@@ -72,6 +73,17 @@ def a_gpu_does_all_of_it():
         assert status == 0 and cases and all(cases.values()), text
 
 
+def pytorch_agrees_or_is_said_to_be_missing():
+    """On its CPU tensors: test machines may have it, with or without a GPU."""
+    library = next(p for p in (f"{os.path.dirname(BUILD)}/lib/libkvkiln.so", f"{BUILD}/lib/libkvkiln.so") if os.path.exists(p))
+    done = subprocess.run([sys.executable, "-B", f"{HERE}/interop.py", library, PACK, "host"], capture_output=True, text=True,
+                          timeout=300, check=False)
+    lines = re.findall(r"^ok - \w+\.\w+( # SKIP .+)?$", done.stdout, re.M)
+    assert done.returncode == 0 and len(lines) == 12 and "not ok" not in done.stdout, done.stdout + done.stderr
+    assert all(lines) == ("PyTorch is not importable" in done.stdout), done.stdout
+
+
 make_pack()
 main([the_host_gives_the_same_from_contexts_and_threads, the_calls_are_right_on_a_fake_driver,
-      a_machine_without_a_device_counts_as_skipped, a_missing_kernel_fails, a_gpu_does_all_of_it])
+      a_machine_without_a_device_counts_as_skipped, a_missing_kernel_fails, pytorch_agrees_or_is_said_to_be_missing,
+      a_gpu_does_all_of_it])
