@@ -5,7 +5,8 @@
 #   component dev        include/kvkiln.h, lib/libkvkiln.{so,a}, lib/cmake/kvkiln, lib/pkgconfig
 #   component generator  bin/kvkiln, lib/libkvkiln-gen.so, share/kvkiln, share/man    LLVM
 
-set(CMAKE_INSTALL_LIBDIR lib CACHE PATH "libraries, below the prefix") # not lib64, not lib/TRIPLET, unless asked for
+# Not lib64, not lib/TRIPLET, unless asked for. No PATH: cmake makes one of the command line absolute.
+set(CMAKE_INSTALL_LIBDIR lib CACHE STRING "libraries, below the prefix")
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(doc ${CMAKE_INSTALL_DATADIR}/doc)

@@ -143,6 +143,17 @@ def lines_of_the_page_build_and_run():
     expect_pass(f"{TEMP}/minimal")
 
 
+def libraries_may_lie_elsewhere():
+    """As distributions have them: the runtime alone, configured and not built."""
+    for folder, up in (("lib/x86_64-linux-gnu", "../../.."), ("lib64", "../..")):
+        build = f"{TEMP}/elsewhere"
+        run("cmake", *NINJA, "-S", ROOT, "-B", build, "-DKVKILN_GENERATOR=OFF", "-DKVKILN_TESTS=OFF",
+            f"-DKVKILN_EMBEDDED={BUILD}/generated/embedded_texts.c", f"-DCMAKE_INSTALL_LIBDIR={folder}", cwd=TEMP)
+        pc = read(f"{build}/generated/kvkiln.pc")
+        assert f"prefix=${{pcfiledir}}/{up}\n" in pc and f"libdir=${{prefix}}/{folder}\n" in pc, pc
+        assert f"${{CMAKE_INSTALL_PREFIX}}/{folder}/cmake/kvkiln" in read(f"{build}/cmake_install.cmake")
+
+
 def other_versions_are_refused():
     with open(f"{TEMP}/CMakeLists.txt", "w", encoding="ascii") as file:
         file.write("cmake_minimum_required(VERSION 3.25)\nproject(t LANGUAGES C)\nfind_package(kvkiln ${WANTED})\n"
@@ -274,6 +285,6 @@ def manual_has_every_option():
 
 main([installs_and_moves, tree_is_whole, nothing_names_its_place, only_kvk_is_exported, versions_agree,
       moved_tree_finds_its_parts, neighbours_are_not_read, engine_builds_with_find_package, engine_builds_with_pkg_config,
-      lines_of_the_page_build_and_run, other_versions_are_refused, foreign_generators_are_refused_by_name,
+      lines_of_the_page_build_and_run, libraries_may_lie_elsewhere, other_versions_are_refused, foreign_generators_are_refused_by_name,
       ahead_of_time, wrong_packs_are_refused,
       manual_has_every_option])
