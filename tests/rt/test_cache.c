@@ -321,7 +321,9 @@ static void directory_that_cannot_be_made_is_said_once(void **state)
     chmod(dir, 0755);
     assert_int_equal(in_child(unusable_body, below), 0); /* a file in the way */
     assert_int_equal(in_child(unusable_body, file), 0);  /* the directory is a file */
-    assert_int_equal(in_child(unusable_body, sub), 0);   /* no right to make it */
+    chmod(dir, 0555);
+    assert_int_equal(in_child(unusable_body, sub), 0); /* no right to make it, nor has the owner */
+    chmod(dir, 0755);
     assert_int_equal(in_child(unusable_body, "/proc/kvkiln"), 0);
     free(file);
     free(below);

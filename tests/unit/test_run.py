@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""tests/run.py counts what suites print: nothing that failed or was skipped counts as passed. TAP on stdout."""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from run import count
+from tap import main
+
+
+def expect(text, status, passed, failed, skipped):
+    got = count(text, status)
+    assert got[:3] == (passed, failed, skipped) and len(got[3]) == failed, (text, status, got)
+
+
+def tap_lines_are_cases():
+    expect("1..3\nok 1 - a\nnot ok 2 - b\nok 3 - c\n", 1, 2, 1, 0)
+    expect("ok 1 - a # SKIP no GPU\nok 2 - b\n", 0, 1, 0, 1)
+    expect("ok 1 - a\nnot ok 2 # SKIP b\n# not ok - tests\n", 0, 1, 0, 1)  # cmocka's
+
+
+def last_lines_are_sums():
+    expect("1 passed, 0 failed\n7 passed, 2 failed, 3 skipped\n", 1, 7, 2, 3)
+
+
+def a_process_without_lines_is_one_case():
+    expect("", 0, 1, 0, 0)
+    expect("", 77, 0, 0, 1)
+    expect("", 1, 0, 1, 0)
+
+
+def a_crash_after_passes_is_a_failure():
+    expect("ok 1 - a\n", -11, 1, 1, 0)
+    expect("7 passed, 0 failed, 0 skipped\n", -6, 7, 1, 0)
+    expect("ok 1 - a\n", "none after 1500 s", 1, 1, 0)
+
+
+main([tap_lines_are_cases, last_lines_are_sums, a_process_without_lines_is_one_case, a_crash_after_passes_is_a_failure])
