@@ -23,7 +23,8 @@ endfunction()
 function(kvkiln_copyright component) # NAME PATH ...
   file(READ ${CMAKE_SOURCE_DIR}/LICENSE all)
   string(APPEND all "\nParts of other works are inside. Where a text below offers the GNU General Public License\n"
-    "as one of two, the other one is what kvkiln uses. The Apache License 2.0 that some refer to is the one above.\n")
+    "as one of two, the other one is what kvkiln uses. The Apache License 2.0 that some refer to is the one above.\n"
+    "GCC's libraries, where they are listed, are used by the GCC Runtime Library Exception.\n")
   set(rest ${ARGN})
   while(rest)
     list(POP_FRONT rest name path)

@@ -3,9 +3,10 @@
 """tests/run.py counts what suites print: nothing that failed or was skipped counts as passed. TAP on stdout."""
 import os
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from run import count
+from run import count, run
 from tap import main
 
 
@@ -36,4 +37,14 @@ def a_crash_after_passes_is_a_failure():
     expect("ok 1 - a\n", "none after 1500 s", 1, 1, 0)
 
 
-main([tap_lines_are_cases, last_lines_are_sums, a_process_without_lines_is_one_case, a_crash_after_passes_is_a_failure])
+def only_a_tracer_that_died_is_tried_again():
+    """A suite that fails once, and would pass a second time."""
+    for said, outcome in (("LeakSanitizer has encountered a fatal error", (1, 0, 0)), ("ERROR: LeakSanitizer: detected memory leaks", (0, 1, 0))):
+        with tempfile.TemporaryDirectory() as folder:
+            script = f"cd {folder}; [ -e second ] && echo 'ok 1 - a' && exit; touch second; echo '{said}'; exit 1"
+            name, (wall, busy), _, counted = run("suite", ["sh", "-c", script], dict(os.environ), folder)
+            assert name == "suite" and counted[:3] == outcome and 0 <= busy <= wall + 1, (said, counted)
+
+
+main([tap_lines_are_cases, last_lines_are_sums, a_process_without_lines_is_one_case, a_crash_after_passes_is_a_failure,
+      only_a_tracer_that_died_is_tried_again])
