@@ -25,7 +25,7 @@ set(KVKILN_RUNTIME_SOURCES
   runtime/key.c
   runtime/kvkiln.c
   runtime/launch.c
-  runtime/launch_attend.c
+  runtime/launch_attend.c runtime/launch_image.c
   runtime/launch_copy.c
   runtime/launch_merge.c
   runtime/layout.c
@@ -89,6 +89,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_unrotate.c
   templates/part_value.c
   templates/part_output.c
+  templates/part_reference.c templates/part_image.c
   templates/part_pack.c
   templates/part_query.c
   templates/part_rotate.c
@@ -357,7 +358,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   gen/target.h
   gen/spec.def
   gen/targets.def
-  templates/part_attend.h templates/part_output.h
+  templates/part_attend.h templates/part_output.h templates/part_reference.h templates/part_image.h
   templates/part_codebook.h
   templates/part_decode.h
   templates/part_encode.h

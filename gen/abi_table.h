@@ -5,6 +5,8 @@
 #ifndef KVKILN_GEN_ABI_TABLE_H
 #define KVKILN_GEN_ABI_TABLE_H
 
+enum { ABI_MOST_PARAMS = 40 };
+
 /* Parameters of one entry in order: name, kb type (KB_GLOBAL, KB_I64, KB_I32, KB_F32), byte offset in the parameter
 ** buffer (the C struct's own). Returns how many; at most `max` are written. */
 int abi_params(const char *entry, const char *names[], int types[], int offsets[], int max);

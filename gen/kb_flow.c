@@ -68,6 +68,7 @@ void kb_loop_begin(struct kb *k, struct kb_loop *loop, val *state, int n)
     loop->exit = new_block(k, "done");
     loop->state = state;
     loop->n = n;
+    loop->rolled = false;
     loop->phi = calloc((size_t)n, sizeof *loop->phi);
     LLVMBuildBr(k->builder, loop->head);
     LLVMPositionBuilderAtEnd(k->builder, loop->head);
@@ -89,10 +90,24 @@ void kb_loop_while(struct kb *k, struct kb_loop *loop, val cond)
     LLVMPositionBuilderAtEnd(k->builder, loop->body);
 }
 
+/* What the PTX printer looks for. (A loop's identity proper would name itself as its first part.) */
+static void forbid_unrolling(struct kb *k, val branch)
+{
+    static const char property[] = "llvm.loop.unroll.disable";
+    LLVMMetadataRef text = LLVMMDStringInContext2(k->ctx, property, sizeof property - 1);
+    LLVMMetadataRef empty = LLVMMDNodeInContext2(k->ctx, NULL, 0);
+    LLVMMetadataRef parts[2] = {empty, LLVMMDNodeInContext2(k->ctx, &text, 1)};
+    LLVMMetadataRef node = LLVMMDNodeInContext2(k->ctx, parts, 2);
+    LLVMSetMetadata(branch, LLVMGetMDKindIDInContext(k->ctx, "llvm.loop", 9),
+                    LLVMMetadataAsValue(k->ctx, node));
+}
+
 void kb_loop_end(struct kb *k, struct kb_loop *loop)
 {
     LLVMBasicBlockRef last = here(k);
-    LLVMBuildBr(k->builder, loop->head);
+    val branch = LLVMBuildBr(k->builder, loop->head);
+    if (loop->rolled)
+        forbid_unrolling(k, branch);
     for (int i = 0; loop->phi && i < loop->n; i++)
         if (loop->phi[i]) {
             if (LLVMTypeOf(loop->phi[i]) != LLVMTypeOf(loop->state[i]))

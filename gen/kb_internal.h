@@ -11,7 +11,7 @@
 #include "plan.h"
 #include "target.h"
 
-enum { KB_MAX_PARAMS = 32 };
+enum { KB_MAX_PARAMS = 40 }; /* ABI_MOST_PARAMS, and function parameters of the host */
 
 struct kb {
     LLVMContextRef ctx;

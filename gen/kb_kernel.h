@@ -17,7 +17,7 @@ void kb_endif(struct kb *k, struct kb_if *i);
 val kb_merge(struct kb *k, const struct kb_if *i, val from_then, val from_else);
 
 /* state[0..n): values the loop carries (NULL entries are skipped). begin rebinds them to phis in place, end to final values. */
-struct kb_loop { void *head, *body, *exit; val *state, *phi; int n; };
+struct kb_loop { void *head, *body, *exit; val *state, *phi; int n; bool rolled; }; /* rolled: never unrolled; set after begin */
 void kb_loop_begin(struct kb *k, struct kb_loop *loop, val *state, int n);
 void kb_loop_while(struct kb *k, struct kb_loop *loop, val cond); /* leave when false */
 void kb_loop_end(struct kb *k, struct kb_loop *loop);
@@ -34,6 +34,8 @@ val kb_uniform(struct kb *k, val x); /* promise: i32 equal in all lanes of the w
 val kb_opaque(struct kb *k, val x);  /* the same i32, unknown to the optimiser: keeps loads inside a loop */
 
 /* ---- roles ---- */
+/* bits shift .. shift + 31 of the 64 in hi:lo, shift < 32 */
+val kb_funnel(struct kb *k, val lo, val hi, val shift);
 val kb_mask_merge(struct kb *k, val x, unsigned mask, unsigned bits); /* i32: (x & mask) | bits */
 /* two e4m3fn (or e5m2) bytes, i16 -> i32 f16 pair; NULL where the target has no such conversion */
 val kb_fp8_pair(struct kb *k, bool e5m2, val bytes);
@@ -44,6 +46,17 @@ void kb_barrier(struct kb *k);   /* CTA: memory of the CTA is ordered */
 void kb_warp_sync(struct kb *k); /* warp: shared memory written before is visible after */
 val kb_shuffle_xor(struct kb *k, val x, int mask); /* i32 or f32; all lanes take part */
 val kb_shuffle(struct kb *k, val x, val lane);     /* i32 or f32 from `lane` */
+/* The bulk copy engine, where plan->bulk; called by single lanes, but for the wait. bar: an mbarrier of 8 bytes in shared memory,
+** initialised for so many arrivals a phase before a CTA barrier. A phase takes one expect, of all its bytes, and their copies. */
+void kb_bulk_init(struct kb *k, val bar, val arrivals);
+void kb_bulk_expect(struct kb *k, val bar, val bytes);
+void kb_bulk_copy(struct kb *k, val to, val from, val bytes, val bar); /* shared, global; multiples of 16 */
+void kb_bulk_wait(struct kb *k, val bar, val phase); /* until the phase of that parity (i32) has ended; by all lanes */
+/* Arrives at an mbarrier initialised for some arrivals; i1: this one was the last of its phase, and what the others did before
+** theirs is done. By single lanes. */
+val kb_bulk_last(struct kb *k, val bar);
+val kb_elect(struct kb *k); /* i1: true in one lane of a converged warp */
+val kb_any(struct kb *k, val cond); /* i1, equal in the warp: true in some lane; all lanes take part */
 val kb_exp2(struct kb *k, val x); /* f32; relative error < 4e-7; -inf -> 0 */
 val kb_log2(struct kb *k, val x); /* f32, x >= 0; 0 -> -inf; absolute error < 1e-6 for x in [1/2, 2^30] */
 val kb_rsqrt(struct kb *k, val x);/* f32, approximate: relative error < 4e-7 */

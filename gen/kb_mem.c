@@ -62,6 +62,18 @@ void kb_store(struct kb *k, val x, val pointer, int align)
     LLVMSetAlignment(LLVMBuildStore(k->builder, x, pointer), (unsigned)align);
 }
 
+val kb_address(struct kb *k, val pointer)
+{
+    int type = kb_type_of(k, pointer) == KB_SHARED ? KB_I32 : KB_I64;
+    return LLVMBuildPtrToInt(k->builder, pointer, kb_llvm_type(k, type), "");
+}
+
+val kb_address_bits(struct kb *k, val pointer, int mask)
+{
+    val all = LLVMBuildPtrToInt(k->builder, pointer, kb_llvm_type(k, KB_I32), "");
+    return kb_andi(k, all, mask);
+}
+
 val kb_is_null(struct kb *k, val pointer) { return LLVMBuildIsNull(k->builder, pointer, ""); }
 
 val kb_shared(struct kb *k, size_t bytes, int align)
@@ -107,6 +119,10 @@ void kb_close(struct kb *k) { LLVMDisposeBuilder(k->builder); }
 void kb_entry_begin(struct kb *k, const char *symbol, const char *abi, int threads)
 {
     const struct target_ops *ops = k->target->ops;
+    const char *names[ABI_MOST_PARAMS + 1];
+    int types[ABI_MOST_PARAMS + 1], offsets[ABI_MOST_PARAMS + 1];
+    if (abi_params(abi, names, types, offsets, ABI_MOST_PARAMS + 1) > ABI_MOST_PARAMS)
+        kb_fail(k, "abi.def: %s has more than %d parameters", abi, ABI_MOST_PARAMS);
     if (abi_bytes(abi) % 8)
         kb_fail(k, "abi.def: %s has %d bytes of parameters, no multiple of 8", abi, abi_bytes(abi));
     k->nparams = 0;
@@ -173,6 +189,37 @@ int kb_warp_size(struct kb *k) { return k->target->warp; }
 /* ---- roles ---- */
 
 val kb_uniform(struct kb *k, val x) { return k->target->ops->uniform(k, x); }
+void kb_bulk_init(struct kb *k, val bar, val arrivals)
+{
+    k->target->ops->bulk_init(k, bar, arrivals);
+}
+void kb_bulk_expect(struct kb *k, val bar, val bytes)
+{
+    k->target->ops->bulk_expect(k, bar, bytes);
+}
+void kb_bulk_copy(struct kb *k, val to, val from, val bytes, val bar)
+{
+    k->target->ops->bulk_copy(k, to, from, bytes, bar);
+}
+void kb_bulk_wait(struct kb *k, val bar, val phase) { k->target->ops->bulk_wait(k, bar, phase); }
+val kb_bulk_last(struct kb *k, val bar) { return k->target->ops->bulk_last(k, bar); }
+val kb_elect(struct kb *k) { return k->target->ops->elect(k); }
+
+val kb_funnel(struct kb *k, val lo, val hi, val shift)
+{
+    return KB_CALL_T("llvm.fshr", KB_I32, hi, lo, shift);
+}
+
+val kb_any(struct kb *k, val cond)
+{
+    if (k->target->ops->any)
+        return k->target->ops->any(k, cond);
+    val bits = kb_zext(k, cond, KB_I32);
+    for (int mask = 1; mask < k->target->warp; mask *= 2)
+        bits = kb_or(k, bits, kb_shuffle_xor(k, bits, mask));
+    return kb_icmpi(k, KB_NE, bits, 0);
+}
+
 val kb_mask_merge(struct kb *k, val x, unsigned mask, unsigned bits)
 {
     if (k->target->ops->mask_merge)

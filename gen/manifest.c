@@ -151,6 +151,8 @@ void manifest_finish(const struct manifest *m, const struct plan *p, const char 
     }
     if (p->rows)
         line(&t, "rows %d\ntile_tokens %d\n", p->rows, p->tile_tokens);
+    if (p->image_heads)
+        line(&t, "image_heads %d\nimage_padding %d\n", p->image_heads, p->image_padding);
     line(&t, "vectors %d\n", p->vectors);
     if (m->grid_wait)
         line(&t, "grid_wait 1\n");

@@ -20,9 +20,11 @@ enum {
     STORE_WARPS = 4,
     TIGHT_WARPS = 12, /* of a multiprocessor: 168 registers a thread */
     MAX_KEY_WORDS = 320,
-    CHUNK_TOKENS = 8192,  /* 512 truncating accumulations a sum: an error of 3e-5 at most */
-    OTHER_SHARED = 8192,  /* tables, token facts */
-    SPREAD_SHARED = 65536 /* a table with a copy for every lane, at most */
+    CHUNK_TOKENS = 8192, /* 512 truncating accumulations a sum: an error of 3e-5 at most */
+    CENTRE_TOKENS =
+        512, /* 32 truncating accumulations of numbers of one sign: below 10^-5 of the sum */
+    IMAGE_HEADS = 8,   /* of which queries find room beside a ring */
+    OTHER_SHARED = 512 /* barriers, alignment */
 };
 
 static const char *const kind_names[KIND_COUNT] = {"store",   "decode", "unified",
@@ -108,6 +110,8 @@ static void plan_operands(struct plan *p)
 ** banks. */
 int plan_query_pitch(const struct plan *p)
 {
+    if (p->swizzled)
+        return p->geo.head_size;
     int elements = p->key_operand == OPERAND_SCALED ? p->geo.head_size / 2 : p->geo.head_size;
     return elements + 8;
 }
@@ -130,20 +134,70 @@ int plan_sums_bytes(const struct plan *p)
     return (accumulators(p) + 3 * p->mma.lane_rows) * p->target->warp * 4;
 }
 
-/* Halves of the lanes' runs of dims in turn: half the memory for two more barriers. */
-int plan_join_passes(const struct plan *p) { return p->dims % 2 || p->dims_overlap ? 1 : 2; }
+static int gcd(int a, int b) { return b ? gcd(b, a % b) : a; }
+static int least(int a, int b) { return a < b ? a : b; }
+static int most(int a, int b) { return a > b ? a : b; }
 
-int plan_join_bytes(const struct plan *p)
+int plan_run_unit(const struct side *side, int run, int step)
 {
-    return p->token_warps * p->rows * (p->geo.value_head_size / plan_join_passes(p) + 2) * 4;
+    int bits = run * side->codec.bits, apart = step * side->codec.bits;
+    if (bits % 8 || apart % 8)
+        return 1;
+    int bytes = gcd(bits, apart) / 8;
+    return least(16, least(side->code_align, bytes & -bytes));
+}
+
+/* A warp's share of an image is its head's part of the pages; where a CTA takes all the heads it can, 128 bytes of
+** padding join. */
+static int images_bytes(const struct plan *p)
+{
+    int pages = p->images * p->subtiles, groups = p->image_heads ? p->warps / p->image_heads : 0;
+    return pages * (p->warps * 16 * p->slot.slot_bytes + groups * 4 * p->image_padding);
+}
+
+static int join_bytes(const struct plan *p, int passes)
+{
+    return p->token_warps * p->rows * (p->geo.value_head_size / passes + 2) * 4;
+}
+
+/* Halves of the lanes' runs of dims in turn: half the memory for two more barriers. */
+int plan_join_passes(const struct plan *p)
+{
+    bool whole = p->dims % 2 || p->dims_overlap || join_bytes(p, 1) <= images_bytes(p);
+    return whole ? 1 : 2;
+}
+
+int plan_join_bytes(const struct plan *p) { return join_bytes(p, plan_join_passes(p)); }
+
+/* The warps are joined where the ring was. */
+int plan_ring_bytes(const struct plan *p)
+{
+    return p->images ? most(images_bytes(p), plan_join_bytes(p)) : 0;
 }
 
 int plan_tile_bytes(const struct plan *p)
 {
-    int query = plan_query_bytes(p) * p->row_warps, join = plan_join_bytes(p);
+    int query = plan_query_bytes(p) * (p->images ? p->image_heads : p->row_warps);
     if (p->kind == KIND_UNIFIED)
         return query + (p->chunk_tokens ? p->warps * plan_sums_bytes(p) : 0);
-    return query > join ? query : join;
+    return p->images ? query : most(query, plan_join_bytes(p));
+}
+
+/* What a step leaves to a rare branch. */
+static void plan_sums(struct plan *p)
+{
+    bool affine = p->spec.value.kind == CODEC_AFFINE && p->value_operand == OPERAND_F16;
+    p->lazy_reference = (p->target->flags & TF_VOTE) != 0;
+    because(p, "lazy_reference", "%s",
+            p->lazy_reference
+                ? "moved when a score passes it by 2^8: a vote instead of a maximum over lanes"
+                : "the exact maximum of each step");
+    p->centre_tokens =
+        p->lazy_reference && affine && p->target->flags & TF_SUBNORMAL ? CENTRE_TOKENS : 0;
+    because(p, "centre_tokens", "%s",
+            p->centre_tokens
+                ? "codes go in as they stand; the middle comes off before truncation shows"
+                : "the middle comes off every code, or there is none");
 }
 
 /* Who does what among the CTA's warps. */
@@ -155,21 +209,42 @@ static void share_warps(struct plan *p)
     p->rows = p->mma.rows * p->row_warps;
 }
 
+/* A side's look-up table, as part_tables.c lays it out. */
+static int table_bytes(const struct plan *p, const struct side *side)
+{
+    int kind = side->codec.kind, width = side->norm_at_read ? 8 : 4;
+    int rows = kind == CODEC_CODEBOOK      ? 1 << 2 * side->codec.bits
+               : kind == CODEC_BLOCK_FLOAT ? 256
+                                           : 0;
+    int pitch = p->spread_tables ? width * p->target->warp : width;
+    return rows * (p->spread_tables && rows == 256 ? most(pitch, 256) : pitch);
+}
+
+int plan_fact_bytes(const struct plan *p)
+{
+    bool more = p->spec.key.kind == CODEC_AFFINE || p->slot.key.norm_at_read;
+    return more || !p->images ? 20 : 16;
+}
+
 static bool rows_fit(const struct plan *p)
 {
-    int tables = p->spread_tables ? 2 * SPREAD_SHARED : 0;
-    return plan_tile_bytes(p) + OTHER_SHARED + tables <= p->target->shared_bytes;
+    int tables = table_bytes(p, &p->slot.key) + table_bytes(p, &p->slot.value);
+    bool squares = p->slot.value.norm_at_read; /* a table of them, and one a token */
+    int facts = p->warps * 16 * most(p->subtiles, 1) * (plan_fact_bytes(p) + (squares ? 4 : 0)) +
+                (squares ? 1024 : 0);
+    int all = plan_tile_bytes(p) + plan_ring_bytes(p) + tables + facts + OTHER_SHARED;
+    return all <= p->target->shared_bytes;
 }
 
 /* dim_warps, warps and who does what: as few warps a row as registers allow, CTAs that fit. */
-static void plan_warps(struct plan *p)
+static void plan_warps(struct plan *p, int warps)
 {
     const struct target *t = p->target;
     int most = t->registers > 256 ? MAX_ACCUMULATORS : MAX_ACCUMULATORS / 2;
     bool wide = p->mma.groups == 1 || (p->mma.groups == 2 && p->geo.head_size > 128);
     if (wide) /* a lane holds (half of) whole operand rows: the registers are theirs */
         most /= 2;
-    p->warps = pick(p, PLAN_warps, ATTEND_WARPS);
+    p->warps = pick(p, PLAN_warps, warps);
     p->dim_warps = 1;
     while (accumulators(p) > most && p->dim_warps < p->warps && slice(p) % 2 == 0)
         p->dim_warps *= 2;
@@ -197,9 +272,10 @@ int plan_turn_bytes(const struct plan *p) { return p->turn_rows * plan_turn_pitc
 /* Rows of rotated output go where the query was, the warps are joined or sums of chunks lie. */
 static void plan_turn(struct plan *p)
 {
-    int room = p->kind == KIND_DECODE ? plan_tile_bytes(p) / p->token_warps
-               : p->chunk_tokens      ? plan_sums_bytes(p) * p->dim_warps
-                                      : plan_query_bytes(p);
+    int room = p->kind == KIND_DECODE
+                   ? most(plan_tile_bytes(p), plan_ring_bytes(p)) / p->token_warps
+               : p->chunk_tokens ? plan_sums_bytes(p) * p->dim_warps
+                                 : plan_query_bytes(p);
     if (p->spec.value.rotation != ROTATION_HADAMARD)
         return;
     p->turn_rows = 16;
@@ -234,6 +310,60 @@ static void plan_step(struct plan *p)
                         : "no registers (or, on a CPU, no use) for a step in flight");
 }
 
+/* What part_image.c can do: a page is 16 tokens, a warp holds all dims of its rows. */
+static bool images_possible(const struct plan *p)
+{
+    return p->kind == KIND_DECODE && p->geo.page_tokens == 16 && p->dim_warps == 1 &&
+           !p->turn_rows && p->slot.slot_bytes % 2 == 0 && p->spec.value.rotation == ROTATION_NONE;
+}
+
+/* Where images were measured to be faster than loads: multiprocessors with room for a ring beside
+** a table, codes with fields (a slot's parts are then many small loads), and kernels whose
+** registers allow 16 warps or that keep 8 busy. */
+static bool images_help(const struct plan *p)
+{
+    int size = p->geo.head_size;
+    bool room = p->target->family == FAMILY_NVPTX && p->target->flags & TF_BULK_COPY &&
+                p->target->shared_bytes >= 3 * 65536;
+    return room && p->narrow && p->geo.page_tokens == 16 &&
+           p->spec.value.rotation == ROTATION_NONE && !p->geo.options && p->slot.fields &&
+           p->key_operand == OPERAND_F16 && p->spec.value.kind == CODEC_AFFINE &&
+           size == p->geo.value_head_size && (size == 64 || size == 128 || size == 256);
+}
+
+/* 8 warps keep up with memory where nothing is looked up, or need the registers. */
+static bool few_warps(const struct plan *p)
+{
+    bool plain = p->spec.key.kind == CODEC_FLOAT && p->geo.layout == LAYOUT_SOA;
+    return plain || p->slot.key.norm_at_read || p->geo.head_size > 128;
+}
+
+static int image_warps(const struct plan *p) { return few_warps(p) ? 8 : 16; }
+static int image_steps(const struct plan *p)
+{
+    return p->slot.key.norm_at_read && p->geo.head_size <= 128 ? 3 : 2;
+}
+
+static void plan_images(struct plan *p, bool wanted)
+{
+    p->images = pick(p, PLAN_images, wanted ? image_steps(p) : 0);
+    p->image_heads = p->images ? least(p->warps, IMAGE_HEADS) : 0;
+    int size = p->geo.head_size;
+    p->swizzled = p->images && p->narrow && p->key_operand == OPERAND_F16 &&
+                  (size == 64 || size == 128 || size == 256);
+    p->bulk = p->images && p->target->flags & TF_BULK_COPY;
+    bool looks_up = p->spec.key.kind == CODEC_CODEBOOK;
+    p->image_padding = p->images && looks_up && p->geo.layout == LAYOUT_SOA ? 32 : 0;
+    because(p, "images", "%s",
+            p->images
+                ? "whole pages come to shared memory ahead of their step: registers hold one step"
+                : "codes go straight to registers");
+    because(p, "image_padding", "%s",
+            p->image_padding
+                ? "look-ups need shared memory's time: rows of four tokens begin in different banks"
+                : "one copy a page");
+}
+
 /* The narrow form takes two Y tiles at once: every warp's dims must come in twos (see plan_warps). */
 static bool narrow_possible(const struct plan *p)
 {
@@ -265,15 +395,27 @@ static void plan_tables(struct plan *p)
                 : "one copy of a look-up table: shared memory is for more CTAs");
 }
 
-static void plan_attend(struct plan *p)
+static void plan_shape(struct plan *p, bool images)
 {
-    const struct target *t = p->target;
     plan_operands(p);
     plan_form(p);
     plan_tables(p);
-    plan_warps(p);
-    plan_turn(p);
+    bool wanted = images && p->set.value[PLAN_images] != 0 && images_help(p);
+    plan_warps(p, wanted ? image_warps(p) : ATTEND_WARPS);
+    plan_sums(p);
     plan_step(p);
+    plan_images(p, wanted);
+    plan_turn(p);
+}
+
+static void plan_attend(struct plan *p)
+{
+    const struct target *t = p->target;
+    plan_shape(p, true);
+    if (!rows_fit(p) || !images_possible(p)) {
+        p->nwhy = 0;
+        plan_shape(p, false);
+    }
     bool plain = p->paged_subtiles && p->prefetch && !p->geo.options &&
                  p->key_operand == OPERAND_F16 && !p->slot.key.norm_at_read &&
                  !p->slot.value.norm_at_read;
@@ -341,6 +483,12 @@ static kvk_status check_set(const struct plan *p, kvk_error *err)
         return refuse_set(p, err, PLAN_subtiles, "2: one product takes the weights of 32 tokens");
     if (set[PLAN_narrow] > 0 && !narrow_possible(p))
         return refuse_set(p, err, PLAN_narrow, "0");
+    if (set[PLAN_images] > 0 && !images_possible(p))
+        return refuse_set(p, err, PLAN_images,
+                          "0: images are for pages of 16 tokens and dims of one warp");
+    if (set[PLAN_images] > 0 && !rows_fit(p))
+        return refuse_set(p, err, PLAN_images,
+                          "fewer, or fewer warps: they do not fit shared memory");
     if (p->target->family != FAMILY_NVPTX && set[PLAN_min_ctas] > 0)
         return refuse_set(p, err, PLAN_min_ctas, "0: only sm_ targets limit registers");
     return KVK_OK;
@@ -362,6 +510,9 @@ static kvk_status make(struct plan *out, kvk_error *err)
     out->dim_warps = out->row_warps = out->token_warps = 1;
     if (kind == KIND_DECODE || kind == KIND_UNIFIED) {
         plan_attend(out);
+        status = check_set(out, err);
+        if (status)
+            return status;
         if (!rows_fit(out))
             return refuse(out, err, "head_size", geo->head_size,
                           "sizes whose query rows fit shared memory");
@@ -466,7 +617,12 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         put_field(&t, p, "tile_tokens", p->tile_tokens);
         if (p->turn_rows)
             put_field(&t, p, "turn_rows", p->turn_rows);
+        put_field(&t, p, "lazy_reference", p->lazy_reference);
+        put_field(&t, p, "centre_tokens", p->centre_tokens);
         put_field(&t, p, "prefetch", p->prefetch);
+        put_field(&t, p, "images", p->images);
+        if (p->images)
+            put_field(&t, p, "image_padding", p->image_padding);
         put_field(&t, p, "min_ctas", p->min_ctas);
         put_field(&t, p, "held_masks", p->held_masks);
         put_field(&t, p, "spread_tables", p->spread_tables);

@@ -56,8 +56,15 @@ struct plan {
     int paged_subtiles;       /* 1: 16 tokens always lie in one page and share its look-up */
     int tile_tokens;          /* tokens a step of a CTA: 16 * subtiles * token_warps */
     int chunk_tokens;         /* unified: sums of so many tokens meet in f32 additions; 0: all in the matrix unit */
+    int lazy_reference;       /* 1: the softmax's reference moves when a score passes it by much, not with every maximum */
+    int centre_tokens;        /* affine values: their middle is taken off sums of so many tokens of a warp; 0: off every code */
     int turn_rows;            /* output rows rotated back at a time, as many as shared memory holds; 0: none are */
     int prefetch;             /* 1: codes of the next step are loaded before this one is computed */
+    int images;               /* steps whose pages have a place in shared memory; 0: codes go straight to registers */
+    int swizzled;             /* 1: 16-byte units of the query tile are permuted so that its operands' reads meet no bank twice */
+    int image_heads;          /* KV heads a CTA takes at most, where it has images */
+    int image_padding;        /* bytes after every four token rows of an image, where a CTA takes image_heads heads */
+    int bulk;                 /* 1: images come by the bulk copy engine */
     int held_masks;           /* 1: masks of value codes are kept in registers */
     int spread_tables;        /* 1: look-up tables have a copy for every lane */
     enum plan_operand key_operand, value_operand; /* how K and Q, V and P meet in the matrix unit */
@@ -85,6 +92,11 @@ size_t plan_print(const struct plan *plan, char *text, size_t cap);
 ** then f32 row factors and sums of the row's elements. */
 int plan_query_pitch(const struct plan *plan);
 int plan_query_bytes(const struct plan *plan);
+/* Bytes that one load or copy of a lane's run of codes takes at most. */
+int plan_run_unit(const struct side *side, int run, int step);
+/* Images of all steps and warps, later the warps' sums. */
+int plan_fact_bytes(const struct plan *plan); /* of a token, beside the squares of value centroids */
+int plan_ring_bytes(const struct plan *plan);
 /* One warp's sums; what joining the token warps of a decode CTA takes; and all that serves rows: decode uses one block for the
 ** query and then the join, unified keeps each warp's sums of earlier chunks beside its query. */
 int plan_sums_bytes(const struct plan *plan);

@@ -39,7 +39,9 @@ enum {
     TF_WMMA_GFX12 = 1024,
     TF_MFMA_SCALED = 2048, /* mma_scaled */
     TF_ONE_CONSTANT = 4096, /* three-operand instructions take one constant, and from a register */
-    TF_GRID_WAIT = 1 << 20 /* grid_wait */
+    TF_VOTE = 8192, /* a warp votes faster than it finds a maximum */
+    TF_SUBNORMAL = 16384,   /* the matrix unit takes f16 subnormals as they are */
+    TF_GRID_WAIT = 1 << 20
 };
 
 struct mma_shape { int lane_rows, groups, ke, y_tile, ye, k_tiles, rows, operand_rows, tiles; };
@@ -97,6 +99,11 @@ struct target_ops {
     void (*warp_sync)(struct kb *k);
     val (*shuffle_xor)(struct kb *k, val x, int mask); /* i32 */
     val (*shuffle)(struct kb *k, val x, val lane);     /* i32 */
+    void (*bulk_init)(struct kb *k, val bar, val arrivals); /* NULL, with the rest of these: no bulk copies */
+    void (*bulk_expect)(struct kb *k, val bar, val bytes), (*bulk_copy)(struct kb *k, val to, val from, val bytes, val bar);
+    void (*bulk_wait)(struct kb *k, val bar, val phase);
+    val (*bulk_last)(struct kb *k, val bar), (*elect)(struct kb *k);
+    val (*any)(struct kb *k, val cond); /* i1; NULL: by shuffles */
     val (*uniform)(struct kb *k, val x);
     val (*opaque)(struct kb *k, val x);
     val (*exp2)(struct kb *k, val x);
@@ -115,6 +122,7 @@ extern const struct target_ops target_ops_nvptx, target_ops_amdgcn, target_ops_h
 const struct target *target_find(const char *name); /* NULL if unknown */
 const struct target *target_at(int index);          /* NULL past the last */
 
+val kb_address(struct kb *k, val pointer); /* i32 in shared memory, else i64 */
 /* ---- for target_*.c only ---- */
 void kb_bind_param(struct kb *k, const char *name, val value);
 val kb_intrinsic(struct kb *k, const char *name, const int *overloads, int noverloads, const val *args, int nargs);

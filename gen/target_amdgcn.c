@@ -31,7 +31,7 @@ enum {
     SPACE_SHARED = 3,
     SPACE_CONST = 4,
     CODE_OBJECT_VERSION = 500,
-    ENTRY_PARAMS_MAX = 32
+    ENTRY_PARAMS_MAX = ABI_MOST_PARAMS
 };
 
 /* DPP control words: how a lane picks its source lane. */

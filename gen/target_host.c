@@ -98,14 +98,14 @@ static val truncate_body(struct kb *k, val x)
 static void entry(struct kb *k, const char *symbol, const char *abi, int threads)
 {
     static const int sizes[MMA_BUFFERS] = {[MMA_A] = 8, [MMA_B] = 4, [MMA_C] = 4};
-    const char *names[32];
-    int types[32], offsets[32];
+    const char *names[ABI_MOST_PARAMS];
+    int types[ABI_MOST_PARAMS], offsets[ABI_MOST_PARAMS];
     (void)threads;
     if (!(kb_target(k)->flags & TF_F16)) {
         conversion(k, "__extendhfsf2", KB_F32, KB_F16, extend_body);
         conversion(k, "__truncsfhf2", KB_F16, KB_F32, truncate_body);
     }
-    int n = abi_params(abi, names, types, offsets, 32);
+    int n = abi_params(abi, names, types, offsets, ABI_MOST_PARAMS);
     val f = kb_function(k, symbol, (const int[]){KB_GLOBAL, KB_GLOBAL}, 2);
     function_attributes(k, f);
     for (int i = 0; i < MMA_BUFFERS; i++) {

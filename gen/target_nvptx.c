@@ -34,9 +34,9 @@ static void initialise(void)
 
 static void entry(struct kb *k, const char *symbol, const char *abi, int threads)
 {
-    const char *names[32];
-    int types[32], offsets[32];
-    int n = abi_params(abi, names, types, offsets, 32);
+    const char *names[ABI_MOST_PARAMS];
+    int types[ABI_MOST_PARAMS], offsets[ABI_MOST_PARAMS];
+    int n = abi_params(abi, names, types, offsets, ABI_MOST_PARAMS);
     val f = kb_function(k, symbol, types, n);
     LLVMSetFunctionCallConv(f, LLVMPTXKernelCallConv);
     char number[16];
@@ -103,6 +103,63 @@ static val shuffle(struct kb *k, val x, val lane)
 static val uniform(struct kb *k, val x)
 {
     return KB_CALL("llvm.nvvm.redux.sync.umin", x, kb_i32(k, -1));
+}
+
+static val any(struct kb *k, val cond)
+{
+    return KB_CALL("llvm.nvvm.vote.any.sync", kb_i32(k, -1), cond);
+}
+
+/* ---- bulk copies: PTX ISA, "Asynchronous copy", "mbarrier" ---- */
+
+static void bulk_init(struct kb *k, val bar, val arrivals)
+{
+    val at = kb_address(k, bar);
+    kb_asm(k, KB_VOID, (const val[]){at, arrivals}, 2,
+           "mbarrier.init.shared::cta.b64 [$0], $1; fence.mbarrier_init.release.cluster;", "r,r",
+           true);
+}
+
+static void bulk_expect(struct kb *k, val bar, val bytes)
+{
+    val at = kb_address(k, bar);
+    kb_asm(k, KB_VOID, (const val[]){at, bytes}, 2,
+           "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "r,r", true);
+}
+
+static void bulk_copy(struct kb *k, val to, val from, val bytes, val bar)
+{
+    val shared = kb_address(k, to), global = kb_address(k, from), at = kb_address(k, bar);
+    kb_asm(
+        k, KB_VOID, (const val[]){shared, global, bytes, at}, 4,
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];",
+        "r,l,r,r", true);
+}
+
+static void bulk_wait(struct kb *k, val bar, val phase)
+{
+    val at = kb_address(k, bar);
+    kb_asm(k, KB_VOID, (const val[]){at, phase}, 2,
+           "{ .reg .pred p; wait${:uid}: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @!p "
+           "bra wait${:uid}; }",
+           "r,r", true);
+}
+
+/* The state before an arrival counts the arrivals that its phase still lacked. */
+static val bulk_last(struct kb *k, val bar)
+{
+    val at = kb_address(k, bar);
+    val pending = kb_asm(k, KB_I32, &at, 1,
+                         "{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [$1]; "
+                         "mbarrier.pending_count.b64 $0, state; }",
+                         "=r,r", true);
+    return kb_icmpi(k, KB_EQ, pending, 1);
+}
+
+static val elect(struct kb *k)
+{
+    val both = KB_CALL("llvm.nvvm.elect.sync", kb_i32(k, -1));
+    return LLVMBuildExtractValue(kb_llvm_builder(k), both, 1, "");
 }
 
 static val opaque(struct kb *k, val x) { return kb_asm(k, KB_I32, &x, 1, "", "=r,0", true); }
@@ -267,6 +324,13 @@ const struct target_ops target_ops_nvptx = {
     .warp_sync = warp_sync,
     .shuffle_xor = shuffle_xor,
     .shuffle = shuffle,
+    .bulk_init = bulk_init,
+    .bulk_expect = bulk_expect,
+    .bulk_copy = bulk_copy,
+    .bulk_wait = bulk_wait,
+    .bulk_last = bulk_last,
+    .elect = elect,
+    .any = any,
     .uniform = uniform,
     .opaque = opaque,
     .exp2 = exp2_approx,

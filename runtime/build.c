@@ -52,7 +52,11 @@ static kvk_status check_manifest(const kvk_context *ctx, struct kernel *k, kvk_e
     kvk_status status = read_tile(k, "rows", &k->rows, err);
     if (!status)
         status = read_tile(k, "vectors", &k->vectors, err);
-    return status ? status : read_tile(k, "tile_tokens", &k->tile_tokens, err);
+    if (!status)
+        status = read_tile(k, "tile_tokens", &k->tile_tokens, err);
+    if (!status)
+        status = read_tile(k, "image_heads", &k->image_heads, err);
+    return status ? status : read_tile(k, "image_padding", &k->image_padding, err);
 }
 
 static kvk_status find_entry(kvk_context *ctx, struct kernel *k, const char *kind,

@@ -63,4 +63,9 @@ kvk_status launch_attention_check(const kvk_kernels *k, const struct launch_atte
 kvk_status launch_unified(const kvk_kernels *k, const struct kvk_unified_args *a, int32_t ahead, kvk_stream stream,
                           const char *where, kvk_error *err);
 
+/* launch_image.c: KV heads a CTA of this decode takes, 1 if it takes no images; and the image_* parameters. */
+struct launch_image { int32_t heads, tokens, pitch, bytes; };
+int32_t launch_image_heads(const kvk_kernels *k);
+struct launch_image launch_image(const kvk_kernels *k, const struct kvk_pool *pool, const struct launch_pool *strides);
+
 #endif

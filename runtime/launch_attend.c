@@ -2,8 +2,9 @@
 /*
 ** launch_attend.c - decode and unified, and the workspace formula.
 **
-** Splits: a decode has base = S * G * row_tiles CTAs. It is split over the cache until the device
-** has about WAVES times as many CTAs as it holds at once, as long as each split still has
+** Splits: a decode has base = S * G * row_tiles CTAs (fewer by the KV heads a CTA takes). It is
+** split over the cache until the device has about WAVES times as many CTAs as it holds at once (as
+** many, where CTAs keep rings of pages), as long as each split still has
 ** SPLIT_TILES steps of work. All of it is host-known, so that a captured call and its replays use
 ** the same number.
 **
@@ -90,13 +91,21 @@ static int64_t target_ctas(const kvk_kernels *k)
 {
     int resident = k->kernel[KIND_DECODE]->main.resident_ctas;
     int units = k->ctx->info.multiprocessors;
-    return (int64_t)WAVES * (resident > 0 ? resident : RESIDENT_GUESS) * (units > 0 ? units : 1);
+    int waves = k->kernel[KIND_DECODE]->image_heads
+                    ? 1
+                    : WAVES; /* a ring is slow to start, and never waits */
+    return (int64_t)waves * (resident > 0 ? resident : RESIDENT_GUESS) * (units > 0 ? units : 1);
+}
+
+/* Tokens a CTA takes a step: warps that take other KV heads take no other tokens. */
+static int64_t decode_tile(const kvk_kernels *k)
+{
+    return k->kernel[KIND_DECODE]->tile_tokens / launch_image_heads(k);
 }
 
 static int32_t choose_splits(const kvk_kernels *k, int64_t base, int64_t context)
 {
-    int64_t splits = target_ctas(k) / base,
-            by_context = context / (SPLIT_TILES * k->kernel[KIND_DECODE]->tile_tokens);
+    int64_t splits = target_ctas(k) / base, by_context = context / (SPLIT_TILES * decode_tile(k));
     splits = splits < by_context ? splits : by_context;
     splits = splits < MAX_SPLITS ? splits : MAX_SPLITS;
     return splits > 1 ? (int32_t)splits : 1;
@@ -111,7 +120,7 @@ static int64_t partial_bytes(const kvk_kernels *k)
 /* Where a batch-invariant decode is cut: whole steps of this kernel. */
 static int64_t invariant_tokens(const kvk_kernels *k)
 {
-    int64_t tile = k->kernel[KIND_DECODE]->tile_tokens;
+    int64_t tile = decode_tile(k);
     return ceil_div(INVARIANT_TOKENS, tile) * tile;
 }
 
@@ -128,7 +137,8 @@ static int64_t equal_rows(const kvk_kernels *k, int64_t rows)
     int64_t most, floor_rows = WORKSPACE_FLOOR_BYTES / partial_bytes(k);
     if (__builtin_mul_overflow(rows, (int64_t)MAX_SPLITS, &rows))
         rows = INT64_MAX;
-    if (__builtin_mul_overflow(target_ctas(k), (int64_t)k->kernel[KIND_DECODE]->rows, &most) ||
+    if (__builtin_mul_overflow(target_ctas(k), k->kernel[KIND_DECODE]->rows * launch_image_heads(k),
+                               &most) ||
         most < floor_rows)
         most = floor_rows;
     return rows < most ? rows : most;
@@ -216,7 +226,8 @@ static kvk_status decode_measure(const kvk_kernels *k, const struct kvk_decode_a
     if (status)
         return status;
     int64_t tiles = ceil_div(d->tokens * k->shape.gqa, k->kernel[KIND_DECODE]->rows);
-    if (__builtin_mul_overflow(a->sequences * k->shape.kv_heads, tiles, &d->base) ||
+    int64_t heads = k->shape.kv_heads / launch_image_heads(k);
+    if (__builtin_mul_overflow(a->sequences * heads, tiles, &d->base) ||
         __builtin_mul_overflow(a->sequences * d->tokens, (int64_t)k->shape.query_heads, &d->rows) ||
         d->base > LAUNCH_GRID_MOST || d->rows > LAUNCH_GRID_MOST)
         return error_set(err, KVK_E_SHAPE, where,
@@ -273,6 +284,7 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
         status = decode_measure(k, a, &d, __func__, err);
     if (status)
         return status;
+    const struct launch_image image = launch_image(k, &a->pool, &pool);
     int direct = d.splits == 1; /* else reduce applies the sinks and writes out and lse */
     const struct abi_decode p = {
         .cache = (uintptr_t)a->pool.data,
@@ -302,6 +314,10 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
         .split_tokens = d.split_tokens,
         .scale = launch_scale(k, a->scale),
         .soft_cap = a->soft_cap,
+        .image_shift = __builtin_ctz((unsigned)image.heads),
+        .image_tokens = image.tokens,
+        .image_pitch = image.pitch,
+        .image_bytes = image.bytes,
     };
     status = d.base * d.splits > LAUNCH_GRID_MOST
                  ? launch_range(d.base * d.splits, "the grid", 1, LAUNCH_GRID_MOST, __func__, err)

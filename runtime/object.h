@@ -17,6 +17,8 @@
 **   rows N               unified: query rows (token, head pairs) a CTA; decode: query rows a CTA
 **   vectors N            store, dequant: (token, head) pairs a CTA
 **   tile_tokens N        decode: tokens a CTA takes a step; splits are multiples of it
+**   image_heads N        decode by images of pages: KV heads a CTA takes at most, a divisor of tile_tokens
+**   image_padding N      bytes after every four token rows of an image, where a CTA takes that many
 **   grid_wait 1          every entry begins by waiting for the kernels before it on its stream (kb_grid_wait)
 **   layout.FIELD N       slot_bytes, slot_alignment, key_offset, key_bytes, value_offset, value_bytes, record_bytes (soa data
 **                        record), fields, field_offset.I (aos: in the slot), head_size, value_head_size, page_tokens, gqa
@@ -31,7 +33,7 @@
 
 #include "kvkiln.h"
 
-enum { KVK_ABI_VERSION = 3, KVK_OBJECT_VERSION = 1 };
+enum { KVK_ABI_VERSION = 4, KVK_OBJECT_VERSION = 1 };
 
 /* Parts of a parsed object; all pointers lie inside the parsed buffer. Texts are NUL-terminated there. */
 struct object {

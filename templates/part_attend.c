@@ -2,6 +2,7 @@
 /*
 ** part_attend.c - the loop over a range of tokens, and joining what warps found.
 */
+#include "part_reference.h"
 #include "part_squares.h"
 
 static int sums_of(const struct attend *a) { return a->dims * a->shape.lane_rows * a->shape.ye; }
@@ -13,6 +14,8 @@ void attend_begin(struct kb *k, struct attend *a, val head)
     a->y_tiles = 16 / a->shape.y_tile;
     a->key_run = p->geo.head_size / a->shape.groups;
     a->dims = p->dims;
+    a->stride = kb_i32(K, p->tile_tokens);
+    a->stride_log = kb_i32(K, __builtin_ctz((unsigned)p->tile_tokens));
     a->head = slot_head(K, head);
     a->y = kb_matrix(K)->y_index(K);
     a->group = kb_matrix(K)->group(K);
@@ -22,24 +25,12 @@ void attend_begin(struct kb *k, struct attend *a, val head)
     a->dim_base = kb_muli(K, slice, p->geo.value_head_size / p->dim_warps);
     attend_tables(K, a);
     attend_value_masks(K, a);
-    int bytes = ATTEND_FACT_BYTES; /* four facts and a sum of squares a token */
+    int bytes = plan_fact_bytes(p);
     if (p->slot.value.norm_at_read)
         bytes += 4;
     bytes *= 16 * p->subtiles;
     val all = kb_shared(K, (size_t)(bytes * p->warps), 16);
     a->scratch = kb_offset(K, all, kb_muli(K, kb_warp(K), bytes));
-}
-
-/* The sums before any token. */
-static void clear(struct kb *k, const struct attend *a, struct attend_sums *s)
-{
-    for (int row = 0; row < a->shape.lane_rows; row++) {
-        s->m[row] = kb_f32_bits(K, 0xff800000);
-        s->l[row] = kb_f32(K, 0);
-        s->z[row] = kb_f32(K, 0);
-    }
-    for (int i = 0; i < sums_of(a); i++)
-        s->o[i] = kb_f32(K, 0);
 }
 
 struct carried {
@@ -66,8 +57,7 @@ static void first_codes(struct kb *k, const struct attend *a, val start, val end
             v[i] = kb_merge(K, &any, v[i], kb_const(K, kb_type_of(K, v[i]), 0));
 }
 
-static void loop_prefetched(struct kb *k, const struct attend *a, struct carried *c, val end,
-                            int stride)
+static void loop_prefetched(struct kb *k, const struct attend *a, struct carried *c, val end)
 {
     struct kb_loop loop;
     first_codes(K, a, c->start, end, &c->codes);
@@ -75,14 +65,13 @@ static void loop_prefetched(struct kb *k, const struct attend *a, struct carried
     kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c->start, end));
     struct attend_codes now = c->codes;
     val start = c->start;
-    c->start = kb_addi(K, start, stride);
+    c->start = kb_add(K, start, a->stride);
     attend_load(K, a, c->start, &c->codes); /* past the end it loads the last subtile again */
     attend_step(K, a, start, &now, &c->sums);
     kb_loop_end(K, &loop);
 }
 
-static void loop_simple(struct kb *k, const struct attend *a, struct carried *c, val end,
-                        int stride)
+static void loop_simple(struct kb *k, const struct attend *a, struct carried *c, val end)
 {
     struct kb_loop loop;
     struct attend_codes now = {0};
@@ -90,25 +79,26 @@ static void loop_simple(struct kb *k, const struct attend *a, struct carried *c,
     kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c->start, end));
     attend_load(K, a, c->start, &now);
     attend_step(K, a, c->start, &now, &c->sums);
-    c->start = kb_addi(K, c->start, stride);
+    c->start = kb_add(K, c->start, a->stride);
     kb_loop_end(K, &loop);
 }
 
-void attend_range(struct kb *k, const struct attend *a, val start, val end, int stride,
-                  struct attend_sums *s)
+void attend_range(struct kb *k, const struct attend *a, val start, val end, struct attend_sums *s)
 {
     struct carried c = {.start = start};
-    clear(K, a, &c.sums);
+    attend_clear(K, a, &c.sums);
     if (a->plan->prefetch)
-        loop_prefetched(K, a, &c, end, stride);
+        loop_prefetched(K, a, &c, end);
     else
-        loop_simple(K, a, &c, end, stride);
+        loop_simple(K, a, &c, end);
     *s = c.sums;
+    attend_centre(K, a, s);
 }
 
 void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s)
 {
     int masks[4], n = kb_matrix(K)->reduce_masks(kb_target(K), masks);
+    attend_close_reference(K, a, s);
     for (int row = 0; row < a->shape.lane_rows; row++)
         for (int i = 0; i < n; i++) {
             val l = kb_shuffle_xor(K, s->l[row], masks[i]);
@@ -175,21 +165,21 @@ static void gain_sums(struct kb *k, const struct attend *a, val buffer, struct a
     }
 }
 
-void attend_chunks(struct kb *k, const struct attend *a, val start, val end, int stride, val buffer,
+void attend_chunks(struct kb *k, const struct attend *a, val start, val end, val buffer,
                    struct attend_sums *s)
 {
     struct kb_loop chunks;
-    clear(K, a, s);
+    attend_clear(K, a, s);
     put_sums(K, a, buffer, s);
     kb_loop_begin(K, &chunks, &start, 1);
     kb_loop_while(K, &chunks, kb_icmp(K, KB_SLT, start, end));
     val next = kb_addi(K, start, a->plan->chunk_tokens);
-    attend_range(K, a, start, kb_smin(K, next, end), stride, s);
+    attend_range(K, a, start, kb_smin(K, next, end), s);
     gain_sums(K, a, buffer, s);
     put_sums(K, a, buffer, s);
     start = next;
     kb_loop_end(K, &chunks);
-    clear(K, a, s);
+    attend_clear(K, a, s);
     gain_sums(K, a, buffer, s);
     attend_finish(K, a, s);
 }

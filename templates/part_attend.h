@@ -51,6 +51,11 @@ struct attend {
     val squares_table, repeated; /* part_squares.c: squares of value centroids; dims at the lane's first that others count */
     val mask[ATTEND_MASKS];/* i32: of value codes that begin at this bit, NULL where the plan holds none */
     val query, scratch;    /* shared: this warp's query tile, token facts */
+    val stride, stride_log; /* i32: tokens from one step of this warp to the next, a power of two; its log2 */
+    val image, image_page; /* part_image.c: shared: the step's pages, or NULL; i32: bytes from one to the next */
+    val y_token, k_token[ATTEND_TOKENS], result_token[8]; /* i32: tokens of rows y, k_index(e), result_y(e) in images */
+    val v_steps[ATTEND_TOKENS]; /* i32 bytes to k_token[e] */
+    int tokens_8;          /* tokens from that of a row to that of the row 8 later */
     val row_sum[ATTEND_ROWS];             /* f32: sum of the row's elements, scaled as its operand; affine keys */
     val position[ATTEND_ROWS];            /* i32: of the row's token in its sequence */
     val slope[ATTEND_ROWS], soft_cap;     /* f32: of kernels with these options, in log2 units */
@@ -62,6 +67,7 @@ struct attend {
 struct attend_sums {
     val m[ATTEND_ROWS], l[ATTEND_ROWS], z[ATTEND_ROWS];
     val o[ATTEND_SUMS];    /* [dim tile][row][e] */
+    val middle[16];        /* [tile][row][e], all tiles alike: weights times the middle code, not yet taken off o */
 };
 
 /* One step's raw data, as loaded. Unused entries are NULL. */
@@ -81,7 +87,7 @@ void attend_begin(struct kb *k, struct attend *a, val head);
 /* part_query.c: rows `member`, `member + members`, ... of this warp's tile into shared memory; a
 ** CTA barrier must follow. row_pointer gives the address of a row's query; rows past the last must
 ** point to some valid row. */
-void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int members, val scale,
+void attend_load_query(struct kb *k, struct attend *a, val tile, val member, val members, val scale,
                        val (*row_pointer)(struct kb *k, void *data, val row), void *data);
 void attend_row_scales(struct kb *k, struct attend *a);
 /* What a kernel's options need of a row: its position, its head's slope. Fills row `i`. */
@@ -93,6 +99,8 @@ void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s,
 /* part_codes.c. The block table of a sequence; then one step's data. */
 void attend_table(struct kb *k, struct attend *a, val sequence);
 void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c);
+/* Number of the sequence's page `index` (i32). */
+val attend_page(struct kb *k, const struct attend *a, val index);
 /* part_key.c: Y operand of k step s for one token row; *squares (may be NULL) gains the sum of its
 ** centroids' squares. */
 void attend_key_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int tile, int s, val *pairs,
@@ -105,6 +113,8 @@ void attend_value_masks(struct kb *k, struct attend *a); /* fills a->mask; outsi
 /* What the output sums of dim tile `dim` are multiplied with at the end: V operands may be codes
 ** times a power of two. */
 double attend_value_factor(const struct attend *a, int dim);
+int attend_value_bit(const struct attend *a, int dim); /* the power of affine codes: where they stand in their halves */
+int attend_value_middle(const struct attend *a);       /* a pair of middle codes at bit 0 */
 /* part_tables.c: pair tables in shared memory, and look-ups. */
 void attend_tables(struct kb *k, struct attend *a);
 /* Address of the entry whose index is the `bits` bits at bit `at` of a word string. */
@@ -116,15 +126,17 @@ val attend_float_pair(struct kb *k, enum float_format format, val spread);
 /* First value dim that the lane (or result column) y holds. */
 val attend_first_dim(struct kb *k, const struct attend *a, val y);
 
+/* Index of a result of a step: [16-token product and its tiles][row][e]. */
+int attend_result(const struct attend *a, int tile, int row, int e);
 /* part_step.c: one step over tokens start .. start + 16 * subtiles - 1. */
 void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c, struct attend_sums *s);
 
-/* part_attend.c: tokens start, start + stride, ... < end (i32, warp-uniform); start is a multiple
+/* part_attend.c: tokens start, start + a->stride, ... < end (i32, warp-uniform); start is a multiple
 ** of 16. */
-void attend_range(struct kb *k, const struct attend *a, val start, val end, int stride, struct attend_sums *s);
+void attend_range(struct kb *k, const struct attend *a, val start, val end, struct attend_sums *s);
 /* The same in chunks whose sums meet in f32 additions, finished: matrix units truncate when they accumulate, and over a
 ** million tokens that would show. `buffer`: plan_sums_bytes of shared memory of this warp's own. */
-void attend_chunks(struct kb *k, const struct attend *a, val start, val end, int stride, val buffer, struct attend_sums *s);
+void attend_chunks(struct kb *k, const struct attend *a, val start, val end, val buffer, struct attend_sums *s);
 /* Joins the lanes' partial l and z, adds z to every output sum. */
 void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s);
 

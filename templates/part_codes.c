@@ -8,19 +8,44 @@
 */
 #include "part_squares.h"
 
-static int low_bit(int x) { return x & -x; }
 static int min_int(int a, int b) { return a < b ? a : b; }
 static int gcd(int a, int b) { return b ? gcd(b, a % b) : a; }
 
+/* Cached tokens do not change while a kernel runs; images of their pages do. */
+static val get(struct kb *k, const struct attend *a, int type, val at, int align)
+{
+    return a->image ? kb_load(K, type, at, align) : kb_load_once(K, type, at, align);
+}
+
+/* The same from shared memory, where whole words around them can be read: shifted together. */
+static void load_shifted(struct kb *k, const struct attend *a, val at, int bytes, val *words)
+{
+    int n = (bytes + 3) / 4, around = (bytes + 2 + 3) / 4;
+    val in[ATTEND_KEY_WORDS + 1], low = kb_address_bits(K, at, 2);
+    val first = kb_offset(K, at, kb_sub(K, kb_i32(K, 0), low)), shift = kb_shli(K, low, 3);
+    for (int i = 0; i < around; i++)
+        in[i] = get(K, a, KB_I32, kb_offseti(K, first, 4LL * i), 4);
+    for (int i = 0; i < n; i++)
+        words[i] =
+            i + 1 < around ? kb_funnel(K, in[i], in[i + 1], shift) : kb_lshr(K, in[i], shift);
+    if (bytes % 4)
+        words[n - 1] = kb_andi(K, words[n - 1], (1LL << bytes % 4 * 8) - 1);
+}
+
 /* `bytes` bytes as little-endian words, the last one zero-extended. The pointer is a multiple of
 ** `align`. */
-static void load_words(struct kb *k, val at, int bytes, int align, val *words)
+static void load_words(struct kb *k, const struct attend *a, val at, int bytes, int align,
+                       val *words)
 {
     int unit = min_int(align, 16);
+    if (a->image && unit == 2 && bytes > 2) {
+        load_shifted(K, a, at, bytes, words);
+        return;
+    }
     if (unit >= 8) { /* vectors of 2 or 4 words */
         int n = unit / 4;
         for (int i = 0; i < bytes / unit; i++) {
-            val v = kb_load_once(K, KB_VEC(KB_I32, n), kb_offseti(K, at, i * unit), unit);
+            val v = get(K, a, KB_VEC(KB_I32, n), kb_offseti(K, at, i * unit), unit);
             for (int j = 0; j < n; j++)
                 words[i * n + j] = kb_extract(K, v, j);
         }
@@ -28,28 +53,30 @@ static void load_words(struct kb *k, val at, int bytes, int align, val *words)
     }
     int type = unit == 4 ? KB_I32 : unit == 2 ? KB_I16 : KB_I8;
     for (int i = 0; i < bytes / unit; i++) {
-        val x = kb_load_once(K, type, kb_offseti(K, at, i * unit), unit);
+        val x = get(K, a, type, kb_offseti(K, at, i * unit), unit);
         x = kb_shli(K, kb_zext(K, x, KB_I32), i * unit % 4 * 8);
         words[i * unit / 4] = i * unit % 4 ? kb_or(K, words[i * unit / 4], x) : x;
     }
 }
 
-static void load_scales(struct kb *k, val at, val first_element, int run, int group, val *scales)
+static void load_scales(struct kb *k, const struct attend *a, val at, val first_element, int run,
+                        int group, val *scales)
 {
     int chunk = gcd(run, group);
     for (int i = 0; i < run / chunk; i++) {
         val element = kb_addi(K, first_element, i * chunk);
-        val byte = kb_load_once(K, KB_I8, kb_offset(K, at, kb_divi(K, element, group)), 1);
+        val byte = get(K, a, KB_I8, kb_offset(K, at, kb_divi(K, element, group)), 1);
         scales[i] = kb_zext(K, byte, KB_I32);
     }
 }
 
 /* A run that begins inside a byte for some lanes (5 dims of 4 bits): loads the bytes it can touch,
 ** shifts it down. What may lie behind the codes' last byte belongs to the same slot or page. */
-static void load_bits(struct kb *k, val codes, val first_bit, int bits, val *words)
+static void load_bits(struct kb *k, const struct attend *a, val codes, val first_bit, int bits,
+                      val *words)
 {
     int bytes = (7 + bits + 7) / 8, n = (bytes + 3) / 4;
-    load_words(K, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bytes, 1, words);
+    load_words(K, a, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bytes, 1, words);
     val shift = kb_andi(K, first_bit, 7);
     val up = kb_sub(K, kb_i32(K, 31), shift);
     for (int i = 0; i < n; i++) {
@@ -62,21 +89,21 @@ static void load_bits(struct kb *k, val codes, val first_bit, int bits, val *wor
     }
 }
 
-void attend_load_run(struct kb *k, const struct slot_token *token, const struct side *side,
-                     val first, int run, int step, val *words, val *scales)
+void attend_load_run(struct kb *k, const struct attend *a, const struct slot_token *token,
+                     const struct side *side, val first, int run, int step, val *words, val *scales)
 {
     int bits = run * side->codec.bits, unit = step * side->codec.bits;
     val codes = slot_codes(K, token, side);
     val first_bit = kb_muli(K, first, side->codec.bits);
     if (bits % 8 || unit % 8) {
-        load_bits(K, codes, first_bit, bits, words);
+        load_bits(K, a, codes, first_bit, bits, words);
     } else {
-        int align = min_int(side->code_align, low_bit(gcd(unit, bits) / 8));
-        load_words(K, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bits / 8, align, words);
+        int align = plan_run_unit(side, run, step);
+        load_words(K, a, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bits / 8, align, words);
     }
     if (side->scale_bytes) {
         val at_scales = slot_scales(K, token, side);
-        load_scales(K, at_scales, first, run, side->codec.group, scales);
+        load_scales(K, a, at_scales, first, run, side->codec.group, scales);
     }
 }
 
@@ -90,7 +117,7 @@ static void load_fields(struct kb *k, const struct attend *a, const struct slot_
     for (int s = 0; s < 2; s++)
         for (int i = 0; i < sides[s]->fields; i++) {
             int align = slot_field_align(&a->head, sides[s], i);
-            field[n++] = kb_load_once(K, KB_I16, slot_field(K, token, sides[s], i), align);
+            field[n++] = get(K, a, KB_I16, slot_field(K, token, sides[s], i), align);
         }
 }
 
@@ -103,7 +130,7 @@ void attend_table(struct kb *k, struct attend *a, val sequence)
 }
 
 /* Page number of the sequence's page `index`; the low half of an int64 entry is its first word. */
-static val load_page(struct kb *k, const struct attend *a, val index)
+val attend_page(struct kb *k, const struct attend *a, val index)
 {
     val bytes = kb_shl(K, kb_i64(K, 4), kb_zext(K, kb_param(K, "table_64"), KB_I64));
     val at = kb_mul(K, kb_zext(K, index, KB_I64), bytes);
@@ -120,9 +147,17 @@ struct subtiles {
 static struct slot_token find_subtile(struct kb *k, const struct attend *a, val start, int sub)
 {
     int tokens = a->plan->geo.page_tokens;
+    if (a->image) {
+        val page = kb_offset(K, a->image, kb_muli(K, a->image_page, sub));
+        return (struct slot_token){
+            .head = &a->head,
+            .record = kb_offset(K, page, a->head.record),
+            .field =
+                kb_offset(K, page, a->head.layout == LAYOUT_SOA ? a->head.field : a->head.record)};
+    }
     val last = kb_andi(K, kb_addi(K, a->length, -1), -16);
     val begin = kb_smin(K, kb_addi(K, start, 16 * sub), last);
-    val page = load_page(K, a, kb_divi(K, begin, tokens));
+    val page = attend_page(K, a, kb_divi(K, begin, tokens));
     val position = tokens == 16 ? kb_i32(K, 0) : kb_remi(K, begin, tokens);
     return slot_token(K, &a->head, page, position);
 }
@@ -136,7 +171,7 @@ static struct slot_token find_token(struct kb *k, const struct attend *a, const 
     int tokens = a->plan->geo.page_tokens;
     val at = kb_add(K, kb_addi(K, s->start, 16 * sub), index);
     at = kb_smin(K, at, kb_addi(K, a->length, -1));
-    val page = load_page(K, a, kb_divi(K, at, tokens));
+    val page = attend_page(K, a, kb_divi(K, at, tokens));
     return slot_token(K, &a->head, page, kb_remi(K, at, tokens));
 }
 
@@ -157,6 +192,25 @@ static struct slot_token own_token(struct kb *k, const struct attend *a, const s
     return find_token(K, a, &own, 0, index, steps);
 }
 
+/* The token along k: whole positions after the first, a constant times the step. */
+static struct slot_token direct_value(struct kb *k, const struct attend *a,
+                                      const struct subtiles *s, int sub, int e)
+{
+    val index = kb_matrix(K)->k_index(K, e), first = kb_matrix(K)->k_index(K, 0);
+    val more = slot_steps(K, &a->head, kb_sub(K, index, first));
+    return find_token(K, a, s, sub, index, kb_add(K, a->k_steps, more));
+}
+
+static struct slot_token image_value(struct kb *k, const struct attend *a, const struct subtiles *s,
+                                     int sub, int e)
+{
+    bool next = e % 4 >= 2; /* 8 rows on from e - 2: at a sum that costs no register */
+    val steps = a->v_steps[e];
+    if (next)
+        steps = kb_add(K, a->v_steps[e - 2], kb_muli(K, a->head.step, a->tokens_8));
+    return find_token(K, a, s, sub, a->k_token[e], steps);
+}
+
 /* The y'th tokens' key runs, then the value runs of the tokens along k: those lie whole positions after the first,
 ** which costs one addition each. */
 static void load_subtile(struct kb *k, const struct attend *a, const struct subtiles *s, int sub,
@@ -165,22 +219,21 @@ static void load_subtile(struct kb *k, const struct attend *a, const struct subt
     const struct slot *slot = &a->plan->slot;
     int dims = a->dims, step = a->plan->dims_overlap ? gcd(dims, a->plan->dims_overlap) : dims;
     val key_first = kb_muli(K, a->group, a->key_run);
-    val value_first = attend_first_dim(K, a, a->y), first_k = kb_matrix(K)->k_index(K, 0);
+    val value_first = attend_first_dim(K, a, a->y);
     for (int t = 0; t < a->y_tiles; t++) {
-        val index = kb_addi(K, a->y, t * a->shape.y_tile);
-        val more = kb_muli(K, a->head.step, t * a->shape.y_tile);
+        int later = t * (a->image ? a->tokens_8 : a->shape.y_tile);
+        val index = kb_addi(K, a->image ? a->y_token : a->y, later);
+        val more = kb_muli(K, a->head.step, later);
         struct slot_token token = find_token(K, a, s, sub, index, kb_add(K, a->y_steps, more));
-        attend_load_run(K, &token, &slot->key, key_first, a->key_run, a->key_run, c->key[sub][t],
+        attend_load_run(K, a, &token, &slot->key, key_first, a->key_run, a->key_run, c->key[sub][t],
                         c->key_scale[sub][t]);
     }
     int tiles = a->shape.k_tiles, each = a->shape.ke / tiles, product = sub / tiles;
     for (int e = 0; e < each; e++) {
         int at = sub % tiles * each + e; /* among the tokens of the product */
-        val index = kb_matrix(K)->k_index(K, e);
-        val more =
-            slot_steps(K, &a->head, kb_sub(K, index, first_k)); /* a constant times the step */
-        struct slot_token token = find_token(K, a, s, sub, index, kb_add(K, a->k_steps, more));
-        attend_load_run(K, &token, &slot->value, value_first, dims, step, c->value[product][at],
+        struct slot_token token =
+            a->image ? image_value(K, a, s, sub, e) : direct_value(K, a, s, sub, e);
+        attend_load_run(K, a, &token, &slot->value, value_first, dims, step, c->value[product][at],
                         c->value_scale[product][at]);
         if (slot->value.norm_at_read)
             c->value_squares[product][at] = attend_other_squares(K, a, &token, step);

@@ -84,10 +84,50 @@ struct joined {
     val x[4];
 };
 
+/* The same for as many sets of rows as a launch has groups: a loop that keeps the sums under the
+** highest reference so far. */
+static struct joined gather_groups(struct kb *k, const struct join *j, val row, val first_column)
+{
+    struct {
+        val i, place, m, l, x[4];
+    } c = {.i = kb_i32(K, 0), .place = row, .m = kb_f32_bits(K, 0xff800000)};
+    int type = j->wide > 1 ? KB_VEC(KB_F32, j->wide) : KB_F32;
+    c.l = kb_f32(K, 0);
+    for (int i = 0; i < j->wide; i++)
+        c.x[i] = c.l;
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, (val *)&c, sizeof c / sizeof(val));
+    kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c.i, j->to->groups));
+    val facts = kb_offset(K, j->facts, kb_shli(K, c.place, 3)), m = kb_load(K, KB_F32, facts, 4);
+    val l = kb_load(K, KB_F32, kb_offseti(K, facts, 4), 4);
+    val line = kb_offset(K, j->rows, kb_muli(K, c.place, j->columns * 4));
+    val v = kb_load(K, type, kb_offset(K, line, kb_shli(K, first_column, 2)), 4 * j->wide);
+    val before = c.m;
+    c.m = kb_fmaxnum(K, before, m);
+    val none = kb_fcmp(K, KB_OEQ, c.m, kb_f32_bits(K, 0xff800000));
+    val safe = kb_select(K, none, kb_f32(K, 0), c.m);
+    val old = kb_exp2(K, kb_fsub(K, before, safe)), own = kb_exp2(K, kb_fsub(K, m, safe));
+    c.l = kb_fma(K, l, own, kb_fmul(K, c.l, old));
+    for (int i = 0; i < j->wide; i++) {
+        val x = j->wide > 1 ? kb_extract(K, v, i) : v;
+        c.x[i] = kb_fma(K, x, own, kb_fmul(K, c.x[i], old));
+    }
+    c.i = kb_addi(K, c.i, 1);
+    c.place = kb_add(K, c.place, j->to->rows);
+    kb_loop_end(K, &loop);
+    struct joined all = {.m = c.m, .l = c.l};
+    all.none = kb_fcmp(K, KB_OEQ, c.m, kb_f32_bits(K, 0xff800000));
+    for (int i = 0; i < j->wide; i++)
+        all.x[i] = c.x[i];
+    return all;
+}
+
 static struct joined gather(struct kb *k, const struct join *j, val row, val first_column)
 {
     int warps = j->a->plan->token_warps;
     struct joined all = {.m = kb_f32_bits(K, 0xff800000), .l = kb_f32(K, 0)};
+    if (j->to->groups)
+        return gather_groups(K, j, row, first_column);
     val m[16], l[16];
     for (int w = 0; w < warps; w++) {
         val at = fact_at(K, j, kb_i32(K, w), row);

@@ -17,7 +17,8 @@ struct attend_row {
 };
 struct attend_join {
     val index;                /* i32: this warp's place among the token warps */
-    val rows;                 /* i32: of the CTA that exist, at most plan->rows */
+    val rows;                 /* i32: of the CTA; some may not exist */
+    val groups;               /* i32, or NULL: so many sets of `rows` rows are joined, not plan->token_warps */
     val single;               /* i1 */
     void (*find_row)(struct kb *k, const void *data, val row, struct attend_row *out);
     const void *data;

@@ -19,6 +19,19 @@ static int operand_type(const struct plan *p)
 static int pitch(const struct plan *p) { return plan_query_pitch(p); }
 static int plane_bytes(const struct plan *p) { return p->mma.rows * pitch(p) * 2; }
 
+/* Where the tile is swizzled: bits that the place of a 16-byte unit of a lane group's run is
+** xored with. Lanes that read at once are the four groups of two neighbouring rows; a run is
+** head_size / 32 units. */
+static val unit_bits(struct kb *k, const struct plan *p, val row, val group)
+{
+    val odd = kb_andi(K, row, 1);
+    int size = p->geo.head_size;
+    if (size == 64)
+        return kb_shli(K, odd, 4);
+    val high = size == 128 ? kb_lshri(K, group, 1) : group;
+    return kb_shli(K, kb_or(K, high, kb_shli(K, odd, size == 128 ? 1 : 2)), 4);
+}
+
 /* To the nearest e4m3 number, ties to even, at most 448: adding and subtracting 2^k rounds to
 ** multiples of its last bit. */
 static val round_e4m3(struct kb *k, val x)
@@ -97,7 +110,7 @@ static void prepare_row(struct kb *k, const struct plan *p, struct rowvec *v, va
         v->x[i] = kb_fmul(K, v->x[i], *down);
 }
 
-void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int members, val scale,
+void attend_load_query(struct kb *k, struct attend *a, val tile, val member, val members, val scale,
                        val (*row_pointer)(struct kb *k, void *data, val row), void *data)
 {
     const struct plan *p = a->plan;
@@ -115,6 +128,8 @@ void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int
     prepare_row(K, p, &v, &down, &up);
     val sum = p->spec.key.kind == CODEC_AFFINE ? rowvec_sum(K, &v, v.x) : NULL;
     val column = kb_muli(K, kb_lane(K), v.e * (p->key_operand == OPERAND_SCALED ? 1 : 2));
+    if (p->swizzled)
+        column = kb_xor(K, column, unit_bits(K, p, row, kb_divi(K, column, p->geo.head_size / 2)));
     val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
     struct rowvec_if active = rowvec_if_active(K, &v);
     store_row(K, p, &v, kb_offset(K, tile, at));
@@ -125,7 +140,7 @@ void attend_load_query(struct kb *k, struct attend *a, val tile, val member, int
     if (sum)
         kb_store(K, sum, kb_offseti(K, factors, p->mma.rows * 4), 4);
     rowvec_endif(K, &active);
-    row = kb_addi(K, row, members);
+    row = kb_add(K, row, members);
     kb_loop_end(K, &rows);
     a->query = tile;
 }
@@ -180,7 +195,12 @@ void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s,
         val row = kb_matrix(K)->operand_row(K, i);
         val column = kb_muli(K, a->group, a->key_run * 2);
         val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
-        val first = kb_offseti(K, kb_offset(K, tile, at), plane * plane_bytes(p) + s * ke * 2);
+        int bytes = plane * plane_bytes(p) + s * ke * 2;
+        if (p->swizzled) { /* a step's 8 bytes are half a unit */
+            at = kb_xor(K, kb_add(K, at, unit_bits(K, p, row, a->group)), kb_i32(K, bytes & ~15));
+            bytes &= 15;
+        }
+        val first = kb_offseti(K, kb_offset(K, tile, at), bytes);
         load_pairs(K, first, n, (a->key_run - s * ke) / 2, a->key_run % 4 ? 4 : 8, pairs + i * n);
     }
 }

@@ -64,7 +64,7 @@ struct slot_token slot_token(struct kb *k, const struct slot_head *h, val page, 
 
 val slot_steps(struct kb *k, const struct slot_head *h, val positions)
 {
-    return kb_mul(K, kb_zext(K, positions, KB_I64), h->step);
+    return kb_mul(K, h->shared ? positions : kb_zext(K, positions, KB_I64), h->step);
 }
 
 struct slot_token slot_later(struct kb *k, const struct slot_token *token, val positions, val bytes)

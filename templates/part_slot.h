@@ -18,6 +18,7 @@ struct slot_head {
     val cache, page_stride;   /* bytes from page to page */
     val record, step;         /* i64 bytes: of the head's first record in a page; from position to position */
     val field;                /* soa: i64 bytes of the head's first field in a page */
+    bool shared;              /* of a page's image in shared memory: record, step and field are i32 */
 };
 
 /* One token of it. */

@@ -63,7 +63,7 @@ val attend_other_squares(struct kb *k, const struct attend *a, const struct slot
         val past = kb_addi(K, first, -side->head_size);
         val wraps =
             kb_icmpi(K, KB_SGE, kb_addi(K, a->dim_base, (long long)i * slice), side->head_size);
-        attend_load_run(K, token, side, kb_select(K, wraps, past, first), a->dims, step, words,
+        attend_load_run(K, a, token, side, kb_select(K, wraps, past, first), a->dims, step, words,
                         NULL);
         val x = run_squares(K, a, words);
         sum = sum ? kb_fadd(K, sum, x) : x;
@@ -76,7 +76,7 @@ static val squares_at(struct kb *k, const struct attend *a, val token)
 {
     int tokens = 16 * a->plan->subtiles;
     val at = kb_offset(K, a->scratch, kb_shli(K, token, 2));
-    return kb_offseti(K, at, (long long)tokens * ATTEND_FACT_BYTES);
+    return kb_offseti(K, at, (long long)tokens * plan_fact_bytes(a->plan));
 }
 
 void attend_value_squares(struct kb *k, const struct attend *a, const struct attend_codes *c)
@@ -92,7 +92,8 @@ void attend_value_squares(struct kb *k, const struct attend *a, const struct att
                 val other = kb_shuffle_xor(K, sum, masks[i]);
                 sum = kb_fadd(K, sum, other);
             }
-            val token = kb_addi(K, kb_matrix(K)->k_index(K, e), 16 * tiles * sub);
+            val row = a->image ? a->k_token[e] : kb_matrix(K)->k_index(K, e);
+            val token = kb_addi(K, row, 16 * tiles * sub);
             kb_store(K, sum, squares_at(K, a, token), 4);
         }
     kb_warp_sync(K);

@@ -8,7 +8,6 @@
 #include "part_attend.h"
 
 /* Of one token in a warp's scratch; sums of squares of values lie behind all of these. */
-enum { ATTEND_FACT_BYTES = 20 };
 
 /* Sums of squares of codes, and what of a lane's dims others count. Before the CTA's barrier. */
 void attend_squares_table(struct kb *k, struct attend *a, const float *centroids);
@@ -21,7 +20,7 @@ val attend_inverse_length(struct kb *k, const struct attend *a, val token);
 /* part_tables.c: n words to shared memory, by the whole CTA. */
 val attend_copy_table(struct kb *k, const char *name, const void *words, int n);
 /* part_codes.c: `run` codes of a side from element `first` on, a multiple of `step`, and the block scales they need. */
-void attend_load_run(struct kb *k, const struct slot_token *token, const struct side *side, val first, int run, int step,
-                     val *words, val *scales);
+void attend_load_run(struct kb *k, const struct attend *a, const struct slot_token *token,
+                     const struct side *side, val first, int run, int step, val *words, val *scales);
 
 #endif

@@ -2,8 +2,11 @@
 /*
 ** part_step.c - one step: scores, mask, running maximum, weights, output sums.
 */
+#include "part_reference.h"
 #include "part_scaled.h"
 #include "part_squares.h"
+
+#include <string.h>
 
 enum {
     LEAST_LOG_SCALE = -25
@@ -83,6 +86,19 @@ static void put_facts(struct kb *k, const struct attend *a, val start, const str
         kb_store(K, key_zero, extra_at(K, a, token), 4);
 }
 
+/* Rows `first` after a row below 8 belong to so many tokens after that row's. */
+static int row_tokens(const struct attend *a, int first)
+{
+    return a->image ? first / 16 * 16 + first % 16 / 8 * a->tokens_8 : first;
+}
+
+/* Token of the step that element e of result tile `first` / y_tile is for. */
+static val result_token(struct kb *k, const struct attend *a, int first, int e)
+{
+    val row = a->image ? a->result_token[e] : kb_matrix(K)->result_y(K, e);
+    return kb_addi(K, row, row_tokens(a, first));
+}
+
 /* Sums of squares of centroids lie where affine keys have their zero. */
 static void put_squares(struct kb *k, const struct attend *a, val squares, int first)
 {
@@ -91,12 +107,13 @@ static void put_squares(struct kb *k, const struct attend *a, val squares, int f
         val other = kb_shuffle_xor(K, squares, masks[i]);
         squares = kb_fadd(K, squares, other);
     }
-    kb_store(K, squares, extra_at(K, a, kb_addi(K, a->y, first)), 4);
+    val token = a->y_token ? kb_addi(K, a->y_token, row_tokens(a, first)) : kb_addi(K, a->y, first);
+    kb_store(K, squares, extra_at(K, a, token), 4);
 }
 
 static void get_facts(struct kb *k, const struct attend *a, int first, int e, struct token_facts *t)
 {
-    val token = kb_addi(K, kb_matrix(K)->result_y(K, e), first);
+    val token = result_token(K, a, first, e);
     val at = kb_offset(K, a->scratch, kb_shli(K, token, 4));
     val v = kb_load(K, KB_VEC(KB_F32, FACTS), at, 16);
     for (int i = 0; i < FACTS; i++)
@@ -110,10 +127,9 @@ static void get_facts(struct kb *k, const struct attend *a, int first, int e, st
     t->f[FACT_KEY] = kb_fmul(K, t->f[FACT_KEY], inverse);
 }
 
-/* Index of a result: [subtile][tile][row][e]. */
-static int result_index(const struct attend *a, int sub, int tile, int row, int e)
+int attend_result(const struct attend *a, int tile, int row, int e)
 {
-    return ((sub * a->y_tiles + tile) * a->shape.lane_rows + row) * a->shape.ye + e;
+    return (tile * a->shape.lane_rows + row) * a->shape.ye + e;
 }
 
 static int operand_type(enum plan_operand o) { return o == OPERAND_F16 ? KB_F16 : KB_BF16; }
@@ -184,6 +200,41 @@ static val score(struct kb *k, const struct attend *a, val product, const struct
     return x;
 }
 
+/* -inf where the row does not see the key. */
+static val masked(struct kb *k, const struct attend *a, val x, val key, int row)
+{
+    val not_early = kb_icmp(K, KB_SGE, key, a->first[row]);
+    val not_late = kb_icmp(K, KB_SLE, key, a->last[row]);
+    val visible = kb_and(K, not_early, not_late);
+    return kb_select(K, visible, x, kb_f32_bits(K, 0xff800000));
+}
+
+/* Masks a step's scores, which few steps need: a warp whose rows all see all of the step's keys skips it. */
+static void mask_step(struct kb *k, const struct attend *a, val start, val *r)
+{
+    int n = a->plan->subtiles * a->y_tiles * a->shape.lane_rows * a->shape.ye;
+    val before[64], hidden = NULL, last = kb_addi(K, start, tokens_of(a) - 1);
+    for (int row = 0; row < a->shape.lane_rows; row++) {
+        val early = kb_icmp(K, KB_SLT, start, a->first[row]);
+        val late = kb_icmp(K, KB_SGT, last, a->last[row]);
+        val some = kb_or(K, early, late);
+        hidden = hidden ? kb_or(K, hidden, some) : some;
+    }
+    memcpy(before, r, sizeof *r * (size_t)n);
+    struct kb_if any = kb_if(K, kb_any(K, hidden));
+    for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
+        for (int e = 0; e < a->shape.ye; e++) {
+            val key = kb_add(K, start, result_token(K, a, i * a->shape.y_tile, e));
+            for (int row = 0; row < a->shape.lane_rows; row++) {
+                int at = attend_result(a, i, row, e);
+                r[at] = masked(K, a, r[at], key, row);
+            }
+        }
+    kb_endif(K, &any);
+    for (int i = 0; i < n; i++)
+        r[i] = kb_merge(K, &any, r[i], before[i]);
+}
+
 /* Products to masked scores t; u = t + log scale decides the reference. Facts of each result's token
 ** come back in `facts`. */
 static void scores(struct kb *k, const struct attend *a, val start, val *r, val *u,
@@ -195,58 +246,35 @@ static void scores(struct kb *k, const struct attend *a, val start, val *r, val 
             struct token_facts *t = &facts[i * a->shape.ye + e];
             if (has_facts(a))
                 get_facts(K, a, first, e, t);
-            val key = kb_add(K, start, kb_addi(K, kb_matrix(K)->result_y(K, e), first));
+            val key = kb_add(K, start, result_token(K, a, first, e));
             for (int row = 0; row < a->shape.lane_rows; row++) {
-                int at = result_index(a, i / a->y_tiles, i % a->y_tiles, row, e);
+                int at = attend_result(a, i, row, e);
                 val x = score(K, a, r[at], t, row, key);
-                val not_early = kb_icmp(K, KB_SGE, key, a->first[row]);
-                val not_late = kb_icmp(K, KB_SLE, key, a->last[row]);
-                val visible = kb_and(K, not_early, not_late);
-                r[at] = kb_select(K, visible, x, kb_f32_bits(K, 0xff800000));
-                bool scaled = a->plan->slot.value.fields;
-                u[at] = scaled ? kb_fadd(K, r[at], t->f[FACT_LOG_SCALE]) : r[at];
+                r[at] = a->plan->lazy_reference ? x : masked(K, a, x, key, row);
             }
         }
-}
-
-/* Moves the reference of one row; returns the factor for what was summed under the old one, and the
-** new one made finite. */
-static val move_reference(struct kb *k, const struct attend *a, const val *u, int row,
-                          struct attend_sums *s, val *safe)
-{
-    int masks[4], n = kb_matrix(K)->reduce_masks(kb_target(K), masks);
-    val most = NULL;
+    if (a->plan->lazy_reference)
+        mask_step(K, a, start, r);
     for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
-        for (int e = 0; e < a->shape.ye; e++) {
-            val x = u[result_index(a, i / a->y_tiles, i % a->y_tiles, row, e)];
-            most = most ? kb_fmaxnum(K, most, x) : x;
-        }
-    for (int i = 0; i < n; i++) {
-        val other = kb_shuffle_xor(K, most, masks[i]);
-        most = kb_fmaxnum(K, most, other);
-    }
-    val m = kb_fmaxnum(K, s->m[row], most);
-    val none = kb_fcmp(K, KB_OEQ, m, kb_f32_bits(K, 0xff800000));
-    *safe = kb_select(K, none, kb_f32(K, 0), m);
-    val factor = kb_exp2(K, kb_fsub(K, s->m[row], *safe));
-    s->m[row] = m;
-    return factor;
+        for (int e = 0; e < a->shape.ye; e++)
+            for (int row = 0; row < a->shape.lane_rows; row++) {
+                int at = attend_result(a, i, row, e);
+                bool scaled = a->plan->slot.value.fields;
+                val log_scale = facts[i * a->shape.ye + e].f[FACT_LOG_SCALE];
+                u[at] = scaled ? kb_fadd(K, r[at], log_scale) : r[at];
+            }
 }
 
-/* Scores to weights: r becomes p * scale, l and z gain p and p * zero. */
-static void weights(struct kb *k, const struct attend *a, val *r, const val *u,
-                    const struct token_facts *facts, struct attend_sums *s, val *factor)
+/* Scores to weights, under the rows' references: r becomes p * scale, l and z gain p and p * zero. */
+static void weights(struct kb *k, const struct attend *a, val *r, const val *reference,
+                    const struct token_facts *facts, struct attend_sums *s)
 {
     for (int row = 0; row < a->shape.lane_rows; row++) {
-        val safe;
-        factor[row] = move_reference(K, a, u, row, s, &safe);
-        s->l[row] = kb_fmul(K, s->l[row], factor[row]);
-        s->z[row] = kb_fmul(K, s->z[row], factor[row]);
         for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
             for (int e = 0; e < a->shape.ye; e++) {
-                int at = result_index(a, i / a->y_tiles, i % a->y_tiles, row, e);
+                int at = attend_result(a, i, row, e);
                 const struct token_facts *t = &facts[i * a->shape.ye + e];
-                val p = kb_exp2(K, kb_fsub(K, r[at], safe));
+                val p = kb_exp2(K, kb_fsub(K, r[at], reference[row]));
                 s->l[row] = kb_fadd(K, s->l[row], p);
                 r[at] = p;
                 if (a->plan->slot.value.fields)
@@ -281,12 +309,14 @@ static void outputs(struct kb *k, const struct attend *a, val start, const struc
     int tiles = a->shape.k_tiles; /* subtiles that meet in one product */
     for (int n = 0; n < p->subtiles / tiles; n++) {
         val x[16], low[16], y[8], valid[ATTEND_TOKENS] = {NULL};
-        weight_operand(K, a, r + result_index(a, n * tiles, 0, 0, 0), x, low);
+        weight_operand(K, a, r + attend_result(a, n * tiles * a->y_tiles, 0, 0), x, low);
         for (int e = 0; e < a->shape.ke; e++) {
-            val index = kb_addi(K, kb_matrix(K)->k_index(K, e), 16 * tiles * n);
+            val row = a->image ? a->k_token[e] : kb_matrix(K)->k_index(K, e);
+            val index = kb_addi(K, row, 16 * tiles * n);
             val token = kb_add(K, start, index);
             valid[e] = kb_icmp(K, KB_SLT, token, a->length);
         }
+        attend_gain_middle(K, a, x, s);
         for (int d = 0; d < a->dims; d += a->shape.tiles) {
             for (int t = 0; t < a->shape.tiles; t++)
                 attend_value_operand(K, a, c, n, d + t, valid, y + t * a->shape.ke / 2);
@@ -297,31 +327,10 @@ static void outputs(struct kb *k, const struct attend *a, val start, const struc
     }
 }
 
-/* Output sums follow their row's reference; in most steps no row's moves, and the sums are left
-** alone. */
-static void rescale(struct kb *k, const struct attend *a, const val *factor, val *o)
-{
-    int each = a->shape.lane_rows * a->shape.ye, n = a->dims * each;
-    val before[ATTEND_SUMS], moved = NULL;
-    for (int row = 0; row < a->shape.lane_rows; row++) {
-        val one = kb_fcmp(K, KB_ONE, factor[row], kb_f32(K, 1));
-        moved = moved ? kb_or(K, moved, one) : one;
-    }
-    struct kb_if any = kb_if(K, moved);
-    for (int i = 0; i < n; i++) {
-        before[i] = o[i];
-        o[i] = kb_fmul(K, o[i], factor[i % each / a->shape.ye]);
-    }
-    kb_endif(K, &any);
-    for (int i = 0; i < n; i++)
-        o[i] = kb_merge(K, &any, o[i], before[i]);
-    kb_warp_sync(K); /* the matrix unit wants the warp together again */
-}
-
 void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c,
                  struct attend_sums *s)
 {
-    val r[64], u[64], factor[ATTEND_ROWS];
+    val r[64], u[64], reference[ATTEND_ROWS];
     struct token_facts facts[ATTEND_SUBTILES * 2 * 8];
     if (a->plan->slot.value.norm_at_read)
         attend_value_squares(K, a, c);
@@ -331,7 +340,7 @@ void attend_step(struct kb *k, const struct attend *a, val start, const struct a
     if (has_facts(a))
         kb_warp_sync(K);
     scores(K, a, start, r, u, facts);
-    weights(K, a, r, u, facts, s, factor);
-    rescale(K, a, factor, s->o);
+    attend_reference(K, a, start, u, s, reference);
+    weights(K, a, r, reference, facts, s);
     outputs(K, a, start, c, r, s);
 }

@@ -77,12 +77,24 @@ void attend_value_masks(struct kb *k, struct attend *a)
 double attend_value_factor(const struct attend *a, int dim)
 {
     const struct codec *c = &a->plan->slot.value.codec;
-    return c->kind == CODEC_AFFINE ? 1.0 / (1 << place_of(dim, c->bits).bit) : 1;
+    double subnormal = a->plan->centre_tokens ? 1 << 24 : 1; /* the code is the f16's bits */
+    return c->kind == CODEC_AFFINE ? subnormal / (1 << place_of(dim, c->bits).bit) : 1;
 }
 
-/* (code - middle) * 2^bit, exact: the code where it stands under the exponent of 1024, less as
-** much. Codes are centred because sums of 10^6 of them must not lose bits in the matrix unit's f32
-** accumulation, which truncates: uncentred ones gave 0.8 relative error at 1,000,000 tokens. */
+int attend_value_bit(const struct attend *a, int dim)
+{
+    return place_of(dim, a->plan->slot.value.codec.bits).bit;
+}
+
+int attend_value_middle(const struct attend *a)
+{
+    int middle = 1 << (a->plan->slot.value.codec.bits - 1);
+    return middle | middle << 16;
+}
+
+/* The code where it stands is an f16 subnormal, code * 2^(bit - 24), or, under the exponent of 1024 and less as much,
+** (code - middle) * 2^bit, exact. Codes must be centred, here or every so many tokens, because sums of 10^6 of them
+** lose bits in the matrix unit's f32 accumulation, which truncates: 0.8 relative error at 1,000,000 tokens. */
 static val affine_pair(struct kb *k, const struct attend *a, const val *x, const val *y, int dim)
 {
     int bits = a->plan->slot.value.codec.bits, last = (a->dims * bits + 31) / 32 - 1;
@@ -90,6 +102,8 @@ static val affine_pair(struct kb *k, const struct attend *a, const val *x, const
     val mask = a->mask[at.bit];
     val w = two_windows(K, x, y, at.window, last);
     w = kb_lshri(K, w, at.shift);
+    if (a->plan->centre_tokens)
+        return kb_andi(K, w, mask_of(bits, at.bit));
     val code = mask ? kb_or(K, kb_and(K, w, mask), kb_i32(K, 0x64006400))
                     : kb_mask_merge(K, w, (unsigned)mask_of(bits, at.bit), 0x64006400);
     val biased = kb_bitcast(K, code, KB_VEC(KB_F16, 2));

@@ -55,11 +55,13 @@ struct row {
 static struct row find_row(struct kb *k, int value_head_size, val splits)
 {
     struct row r;
-    val heads = kb_zext(K, kb_param(K, "query_heads"), KB_I64);
+    val heads = kb_param(K, "query_heads"), cta = kb_cta(K);
     val splits64 = kb_zext(K, splits, KB_I64);
-    r.index = kb_zext(K, kb_cta(K), KB_I64);
-    r.token = kb_udiv(K, r.index, heads);
-    r.head = kb_sub(K, r.index, kb_mul(K, r.token, heads));
+    val token = kb_udiv(K, cta, heads); /* a launch has fewer than 2^31 rows */
+    val head = kb_sub(K, cta, kb_mul(K, token, heads));
+    r.index = kb_zext(K, cta, KB_I64);
+    r.token = kb_zext(K, token, KB_I64);
+    r.head = kb_zext(K, head, KB_I64);
     val first = kb_mul(K, r.index, splits64);
     r.out = kb_offset(K, kb_param(K, "partial"), kb_muli(K, first, value_head_size * 4));
     val all = kb_mul(K, kb_param(K, "rows"), splits64);

@@ -86,7 +86,7 @@ static void visible_range(struct kb *k, struct attend *a, const struct place *w,
         val reach = kb_addi(K, kb_sub(K, position, window), 1);
         a->first[i] = kb_select(K, windowed, kb_smax(K, reach, kb_i32(K, 0)), kb_i32(K, 0));
         val last = kb_select(K, full, newest_key, position);
-        a->last[i] = kb_select(K, valid, last, kb_i32(K, -1));
+        a->last[i] = kb_select(K, valid, last, p->lazy_reference ? newest_key : kb_i32(K, -1));
         attend_row_options(K, a, i, position, head, valid);
     }
     val first_token = kb_divi(K, w->rows.first, p->geo.gqa);
@@ -132,7 +132,8 @@ void template_unified(struct kb *k)
     val row_warp = kb_divi(K, kb_warp(K), p->dim_warps);
     val tile = kb_offset(K, tiles, kb_muli(K, row_warp, plan_query_bytes(p)));
     val member = kb_remi(K, kb_warp(K), p->dim_warps);
-    attend_load_query(K, &a, tile, member, p->dim_warps, kb_param(K, "scale"), rows_query, &w.rows);
+    attend_load_query(K, &a, tile, member, kb_i32(K, p->dim_warps), kb_param(K, "scale"),
+                      rows_query, &w.rows);
     kb_barrier(K);
     attend_row_scales(K, &a);
     visible_range(K, &a, &w, &start, &end);
@@ -144,9 +145,9 @@ void template_unified(struct kb *k)
             int bytes = plan_sums_bytes(p) * p->dim_warps;
             buffer = kb_offset(K, all, kb_muli(K, row_warp, bytes));
         }
-        attend_chunks(K, &a, start, end, 16 * p->subtiles, sums, &s);
+        attend_chunks(K, &a, start, end, sums, &s);
     } else {
-        attend_range(K, &a, start, end, 16 * p->subtiles, &s);
+        attend_range(K, &a, start, end, &s);
         attend_finish(K, &a, &s);
     }
     if (p->turn_rows) {

@@ -55,7 +55,7 @@ static void what_is_no_table_is_refused_with_its_line(void **state)
     rejects("return {\n  {", "t.lua:2: row: the end: accepted " KEYS);
     rejects("return {\n\n { kind = \"decode\", warp = 3 } }", "t.lua:3: row: warp: accepted " KEYS);
     rejects("return {\n { kind = \"decode\", plan = { warp = 3 } } }",
-            "t.lua:2: plan: warp: accepted keys narrow warps subtiles prefetch min_ctas spread_tables ");
+            "t.lua:2: plan: warp: accepted keys narrow warps subtiles prefetch images min_ctas spread_tables ");
     rejects("return {\n { kind = \"decode\",\n plan = { warps = 32 } } }",
             "t.lua:3: warps: 32: accepted 1..16");
     rejects("return { { kind = \"decode\", plan = { warps = -1 } } }",
@@ -262,7 +262,7 @@ static void a_plan_says_where_its_values_are_from(void **state)
     assert_int_equal(plan.threads, 256);
     assert_int_equal(plan.token_warps, 8);
     plan_print(&plan, text, sizeof text);
-    assert_non_null(strstr(text, "warps 8  # tuned/sm_90a.lua:7; by rule 4\n"));
+    assert_non_null(strstr(text, "warps 8  # tuned/sm_90a.lua:7; by rule 16\n"));
     assert_null(strstr(text, "left_out"));
 }
 
@@ -272,7 +272,7 @@ static void the_register_limit_follows_the_warps(void **state)
     static const struct {
         const char *values;
         int min_ctas;
-    } cases[] = {{"", 3}, {"warps=2", 6}, {"warps=8", 0}, {"warps=8,min_ctas=2", 2}};
+    } cases[] = {{"", 0}, {"images=0", 3}, {"images=0,warps=2", 6}, {"images=0,warps=8", 0}, {"warps=8,min_ctas=2", 2}};
     struct plan plan;
     kvk_error err;
     (void)state;

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_image.c - steps of decode from images of pages in shared memory.
+*/
+#include "part_image.h"
+
+#include "part_reference.h"
+
+enum { TOKENS = 16, BAR_BYTES = 8 };
+
+static int slots(const struct plan *p) { return p->warps * p->images; }
+
+void attend_image_begin(struct kb *k, struct image *im)
+{
+    const struct plan *p = kb_plan(k);
+    im->shift = kb_param(K, "image_shift");
+    im->tokens = kb_param(K, "image_tokens");
+    im->heads = kb_shl(K, kb_i32(K, 1), im->shift);
+    im->groups = kb_lshr(K, kb_i32(K, p->warps), im->shift);
+    im->group = kb_uniform(K, kb_lshr(K, kb_warp(K), im->shift));
+    im->member = kb_and(K, kb_warp(K), kb_addi(K, im->heads, -1));
+    im->pitch = kb_param(K, "image_pitch");
+    im->page_bytes = kb_param(K, "image_bytes");
+    int fields = p->geo.layout == LAYOUT_SOA ? 2 * p->slot.fields * TOKENS : 0;
+    im->group_pitch = kb_divi(K, kb_sub(K, im->page_bytes, kb_muli(K, im->heads, fields)), 4);
+    im->step_bytes = kb_muli(K, im->page_bytes, p->subtiles);
+    im->all = kb_shared(K, (size_t)plan_ring_bytes(p), 128);
+    val own = kb_mul(K, kb_muli(K, im->step_bytes, p->images), im->group);
+    im->ring = kb_offset(K, im->all, own);
+    val bars = kb_shared(K, (size_t)slots(p) * 2 * BAR_BYTES, 8);
+    val empty = kb_offseti(K, bars, (long long)slots(p) * BAR_BYTES);
+    val first = kb_muli(K, im->group, p->images * BAR_BYTES);
+    im->full = kb_offset(K, bars, first);
+    im->empty = kb_offset(K, empty, first);
+    if (!p->bulk)
+        return;
+    struct kb_if one = kb_if(K, kb_icmpi(K, KB_ULT, kb_tid(K), slots(p)));
+    val at = kb_muli(K, kb_tid(K), BAR_BYTES);
+    kb_bulk_init(K, kb_offset(K, bars, at), kb_i32(K, 1));
+    kb_bulk_init(K, kb_offset(K, empty, at), im->heads);
+    kb_endif(K, &one);
+}
+
+/* Which token a row of the matrix unit's operands is: of rows that are read together, tokens
+** whose places in shared memory fill all banks. 8 lanes read 64 bytes each of keys of rows 2i and
+** 2i + 1, 16 lanes 32 bytes of values of rows 0, 2, 4, 6. soa: groups of four tokens lie 32 bytes
+** (modulo 128) apart; such rows are of all groups, the first two bits of the group from bits 1
+** and 2 of the row, turned by the parity. aos: tokens lie an odd multiple of 16 bytes apart; such
+** rows are tokens 4 apart, and 0, 2, 4, 6 modulo 8. 8 rows on is the next token but one (soa) or
+** the next. */
+static val token_of(struct kb *k, enum layout layout, val row)
+{
+    val r0 = kb_andi(K, row, 1), r3 = kb_andi(K, kb_lshri(K, row, 3), 1);
+    val high = kb_andi(K, kb_lshri(K, row, 2), 1), turned = kb_xor(K, r0, high);
+    if (layout == LAYOUT_SOA) {
+        val low = kb_or(K, r0, kb_shli(K, r3, 1)), middle = kb_shli(K, kb_andi(K, row, 2), 1);
+        val all = kb_or(K, low, middle);
+        return kb_or(K, all, kb_shli(K, turned, 3));
+    }
+    val low = kb_or(K, r3, kb_andi(K, row, 2)), upper = kb_shli(K, turned, 2);
+    val all = kb_or(K, low, upper);
+    return kb_or(K, all, kb_shli(K, high, 3));
+}
+
+/* Bytes to a token of an image. */
+static val place_of(struct kb *k, const struct image *im, val token)
+{
+    val group = kb_lshri(K, token, 2), rest = kb_andi(K, token, 3);
+    val first = kb_mul(K, group, im->group_pitch);
+    return kb_add(K, first, kb_mul(K, rest, im->pitch));
+}
+
+static void image_tokens(struct kb *k, const struct image *im, struct attend *v)
+{
+    enum layout layout = v->head.layout;
+    v->tokens_8 = layout == LAYOUT_SOA ? 2 : 1;
+    v->y_token = token_of(K, layout, v->y);
+    for (int e = 0; e < v->shape.ke; e++) {
+        val row = kb_matrix(K)->k_index(K, e);
+        v->k_token[e] = token_of(K, layout, row);
+        v->v_steps[e] = place_of(K, im, v->k_token[e]);
+    }
+    for (int e = 0; e < v->shape.ye; e++) {
+        val row = kb_matrix(K)->result_y(K, e);
+        v->result_token[e] = token_of(K, layout, row);
+    }
+    v->y_steps = place_of(K, im, v->y_token);
+}
+
+/* The warp's head inside an image: offsets are 32 bits. */
+static struct attend view(struct kb *k, const struct attend *a, const struct image *im)
+{
+    const struct slot *slot = &a->plan->slot;
+    struct attend v = *a;
+    v.head.shared = true;
+    v.head.record = kb_muli(K, im->member, slot->record_bytes);
+    v.head.step = im->pitch;
+    val groups = kb_muli(K, im->group_pitch, 3), region = kb_add(K, groups, kb_muli(K, im->pitch, 4));
+    v.head.field = kb_add(K, region, kb_muli(K, im->member, 2LL * slot->fields * TOKENS));
+    v.image_page = im->page_bytes;
+    image_tokens(K, im, &v);
+    return v;
+}
+
+/* Page numbers of a step; past the sequence's end its last page again. */
+static void step_pages(struct kb *k, const struct attend *a, val start, val *pages)
+{
+    val last = kb_andi(K, kb_addi(K, a->length, -1), -TOKENS);
+    for (int u = 0; u < a->plan->subtiles; u++) {
+        val begin = kb_smin(K, kb_addi(K, start, (long long)TOKENS * u), last);
+        pages[u] = attend_page(K, a, kb_divi(K, begin, TOKENS));
+    }
+}
+
+/* One page's bulk copies, by one lane: whole, by groups of four tokens, the last with the fields
+** behind it, or by tokens of these heads and then their fields. */
+static void copy_page(struct kb *k, const struct attend *a, const struct image *im, val page,
+                      val to, val bar)
+{
+    const struct slot *slot = &a->plan->slot;
+    bool fields = a->head.layout == LAYOUT_SOA && slot->fields;
+    val base =
+        kb_offset(K, a->head.cache, kb_mul(K, kb_zext(K, page, KB_I64), a->head.page_stride));
+    val head_bytes = fields ? kb_i64(K, slot->record_bytes) : kb_param(K, "head_stride");
+    val record = kb_mul(K, kb_zext(K, im->block, KB_I64), head_bytes);
+    val each = im->tokens;
+    val bytes = kb_mul(K, each, im->pitch),
+        field_bytes = kb_muli(K, im->heads, 2LL * slot->fields * TOKENS);
+    val step = kb_mul(K, kb_zext(K, each, KB_I64), a->head.step);
+    val padding = kb_sub(K, im->group_pitch, kb_shli(K, im->pitch, 2));
+    struct {
+        val token, to, from;
+    } c = {each, to, kb_offset(K, base, record)};
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, (val *)&c, 3);
+    kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, c.token, TOKENS));
+    loop.rolled = true;
+    kb_bulk_copy(K, c.to, c.from, bytes, bar);
+    val group = kb_icmpi(K, KB_EQ, kb_andi(K, c.token, 3), 0);
+    c.to = kb_offset(K, c.to, kb_select(K, group, kb_add(K, bytes, padding), bytes));
+    c.from = kb_offset(K, c.from, step);
+    c.token = kb_add(K, c.token, each);
+    kb_loop_end(K, &loop);
+    val size = bytes; /* of the last, which has the page's fields behind it */
+    if (fields) {
+        val behind = kb_icmpi(K, KB_SGT, each, 1);
+        size = kb_select(K, behind, kb_add(K, bytes, field_bytes), bytes);
+    }
+    kb_bulk_copy(K, c.to, c.from, size, bar);
+    if (!fields)
+        return;
+    struct kb_if apart = kb_if(K, kb_icmpi(K, KB_EQ, each, 1));
+    val heads = kb_zext(K, kb_param(K, "kv_heads"), KB_I64);
+    val region = kb_muli(K, heads, (long long)TOKENS * slot->record_bytes);
+    region =
+        kb_add(K, region, kb_muli(K, kb_zext(K, im->block, KB_I64), 2LL * slot->fields * TOKENS));
+    val behind = kb_offset(K, c.to, bytes);
+    kb_bulk_copy(K, behind, kb_offset(K, base, region), field_bytes, bar);
+    kb_endif(K, &apart);
+}
+
+static void fill(struct kb *k, const struct attend *a, const struct image *im, const val *pages,
+                 val slot, val bar)
+{
+    int head_bytes = a->plan->subtiles * TOKENS * a->plan->slot.slot_bytes;
+    kb_bulk_expect(K, bar, kb_muli(K, im->heads, head_bytes)); /* what is copied: padding is not */
+    struct {
+        val u, page, to;
+    } c = {kb_i32(K, 0), pages[0], kb_offset(K, im->ring, slot)};
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, (val *)&c, 3);
+    kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, c.u, a->plan->subtiles));
+    loop.rolled = true;
+    copy_page(K, a, im, c.page, c.to, bar);
+    c.u = kb_addi(K, c.u, 1);
+    c.page = pages[a->plan->subtiles - 1];
+    c.to = kb_offset(K, c.to, im->page_bytes);
+    kb_loop_end(K, &loop);
+}
+
+/* The steps that a group begins with, by its first lane. */
+static void first_fills(struct kb *k, const struct attend *a, const struct image *im, val start,
+                        val end)
+{
+    val leads = kb_icmpi(K, KB_EQ, kb_or(K, im->member, kb_lane(K)), 0);
+    struct {
+        val i, start, slot, bar;
+    } c = {kb_i32(K, 0), start, kb_i32(K, 0), im->full};
+    struct kb_if leader = kb_if(K, kb_and(K, leads, kb_icmpi(K, KB_NE, im->tokens, 0)));
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, (val *)&c, 4);
+    val more = kb_icmp(K, KB_SLT, c.start, end), room = kb_icmpi(K, KB_SLT, c.i, a->plan->images);
+    kb_loop_while(K, &loop, kb_and(K, more, room));
+    loop.rolled = true;
+    val pages[ATTEND_SUBTILES];
+    step_pages(K, a, c.start, pages);
+    fill(K, a, im, pages, c.slot, c.bar);
+    c.i = kb_addi(K, c.i, 1);
+    c.start = kb_add(K, c.start, a->stride);
+    c.slot = kb_add(K, c.slot, im->step_bytes);
+    c.bar = kb_offseti(K, c.bar, BAR_BYTES);
+    kb_loop_end(K, &loop);
+    kb_endif(K, &leader);
+    kb_warp_sync(K);
+}
+
+/* Units row by row of `row` units, `step` bytes apart, to where an image has tokens, or, `im`
+** being NULL, to one place. */
+static void copy_units(struct kb *k, const struct image *im, val from, val step, val to, int row,
+                       int rows, int unit)
+{
+    int type = unit == 16  ? KB_VEC(KB_I32, 4)
+               : unit == 8 ? KB_VEC(KB_I32, 2)
+               : unit == 4 ? KB_I32
+               : unit == 2 ? KB_I16
+                           : KB_I8;
+    val i = kb_lane(k);
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, &i, 1);
+    kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, i, (long long)row * rows));
+    loop.rolled = true;
+    val r = kb_divi(K, i, row);
+    val at = kb_muli(K, kb_sub(K, i, kb_muli(K, r, row)), unit);
+    val place = kb_offset(K, kb_offset(K, from, kb_mul(K, kb_zext(K, r, KB_I64), step)), at);
+    val x = kb_load_once(K, type, place, unit);
+    val row_place = im ? place_of(K, im, r) : kb_i32(K, 0);
+    kb_store(K, x, kb_offset(K, to, kb_add(K, row_place, at)), unit);
+    i = kb_addi(K, i, kb_warp_size(k));
+    kb_loop_end(K, &loop);
+}
+
+/* A step's pages of the warp's own head, by the warp. */
+static void copy_own(struct kb *k, const struct attend *a, const struct attend *v,
+                     const struct image *im, val start, val slot)
+{
+    const struct slot *s = &a->plan->slot;
+    int unit = s->record_bytes & -s->record_bytes;
+    unit = unit < s->alignment ? unit : s->alignment;
+    val pages[ATTEND_SUBTILES];
+    kb_warp_sync(K); /* the step before has been read */
+    step_pages(K, a, start, pages);
+    struct {
+        val u, page, to;
+    } c = {kb_i32(K, 0), pages[0], slot};
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, (val *)&c, 3);
+    kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, c.u, a->plan->subtiles));
+    loop.rolled = true;
+    struct slot_token t = slot_token(K, &a->head, c.page, kb_i32(K, 0));
+    copy_units(K, im, t.record, a->head.step, kb_offset(K, c.to, v->head.record),
+               s->record_bytes / unit, TOKENS, unit);
+    if (a->head.layout == LAYOUT_SOA && s->fields)
+        copy_units(K, NULL, t.field, kb_i64(K, 0), kb_offset(K, c.to, v->head.field),
+                   s->fields * TOKENS, 1, 2);
+    c.u = kb_addi(K, c.u, 1);
+    c.page = pages[a->plan->subtiles - 1];
+    c.to = kb_offset(K, c.to, v->image_page);
+    kb_loop_end(K, &loop);
+    kb_warp_sync(K);
+}
+
+/* What the loop carries: where the step's slot is, and which way its mbarrier was last seen to turn. */
+struct turn {
+    val start, index, phase;
+    struct attend_sums sums;
+};
+
+static void advance(struct kb *k, const struct attend *a, struct turn *c)
+{
+    val next = kb_addi(K, c->index, 1);
+    val wraps = kb_icmpi(K, KB_EQ, next, a->plan->images);
+    c->index = kb_select(K, wraps, kb_i32(K, 0), next);
+    c->phase = kb_select(K, wraps, kb_sub(K, kb_i32(K, 1), c->phase), c->phase);
+    c->start = kb_add(K, c->start, a->stride);
+}
+
+/* The warp has a slot's codes in registers; the last of its readers asks for the step that comes
+** `images` steps later. */
+static void refill(struct kb *k, const struct attend *a, const struct image *im,
+                   const struct turn *c, val end, const val *pages, val slot)
+{
+    val next = kb_add(K, c->start, kb_muli(K, a->stride, a->plan->images));
+    val exists = kb_icmp(K, KB_SLT, next, end);
+    val wanted = kb_and(K, exists, kb_icmpi(K, KB_NE, im->tokens, 0));
+    struct kb_if more = kb_if(K, wanted);
+    struct kb_if one = kb_if(K, kb_elect(K));
+    val at = kb_muli(K, c->index, BAR_BYTES);
+    struct kb_if last = kb_if(K, kb_bulk_last(K, kb_offset(K, im->empty, at)));
+    fill(K, a, im, pages, slot, kb_offset(K, im->full, at));
+    kb_endif(K, &last);
+    kb_endif(K, &one);
+    kb_endif(K, &more);
+    kb_warp_sync(K);
+}
+
+static void arrive(struct kb *k, const struct attend *a, const struct attend *v,
+                   const struct image *im, const struct turn *c, val slot)
+{
+    if (!a->plan->bulk) {
+        copy_own(K, a, v, im, c->start, slot);
+        return;
+    }
+    struct kb_if copied = kb_if(K, kb_icmpi(K, KB_NE, im->tokens, 0));
+    kb_bulk_wait(K, kb_offset(K, im->full, kb_muli(K, c->index, BAR_BYTES)), c->phase);
+    kb_else(K, &copied);
+    copy_own(K, a, v, im, c->start, slot);
+    kb_endif(K, &copied);
+}
+
+void attend_image_range(struct kb *k, const struct attend *a, const struct image *im, val start,
+                        val end, struct attend_sums *sums)
+{
+    const struct plan *p = a->plan;
+    struct attend v = view(K, a, im);
+    struct turn c = {.index = kb_i32(K, 0), .phase = kb_i32(K, 0)};
+    c.start = kb_add(K, start, kb_muli(K, im->group, (long long)TOKENS * p->subtiles));
+    attend_clear(K, a, &c.sums);
+    if (p->bulk)
+        first_fills(K, a, im, c.start, end);
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, (val *)&c, sizeof c / sizeof(val));
+    kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c.start, end));
+    val pages[ATTEND_SUBTILES], slot = kb_mul(K, c.index, im->step_bytes);
+    if (p->bulk)
+        step_pages(K, a, kb_add(K, c.start, kb_muli(K, a->stride, p->images)), pages);
+    v.image = kb_offset(K, im->ring, slot);
+    arrive(K, a, &v, im, &c, v.image);
+    struct attend_codes now = {0};
+    attend_load(K, &v, c.start, &now);
+    kb_warp_sync(K); /* all lanes have read the slot */
+    if (p->bulk)
+        refill(K, a, im, &c, end, pages, slot);
+    attend_step(K, &v, c.start, &now, &c.sums);
+    advance(K, a, &c);
+    kb_loop_end(K, &loop);
+    *sums = c.sums;
+    attend_centre(K, a, sums);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_reference.h - the running reference of the softmax, and the sums that follow it.
+*/
+#ifndef KVKILN_PART_REFERENCE_H
+#define KVKILN_PART_REFERENCE_H
+
+#include "part_attend.h"
+
+/* The sums before any token. */
+void attend_clear(struct kb *k, const struct attend *a, struct attend_sums *s);
+/* Before a step's weights: moves the references of rows that need it, with all their sums. u: scores + log scale, by
+** attend_result; reference[row]: what to subtract from a score, never infinite where a key is visible. */
+void attend_reference(struct kb *k, const struct attend *a, val start, const val *u,
+                      struct attend_sums *s, val *reference);
+/* x: weights as an operand. Their sums times the middle code, by the matrix unit itself: so they lose what the sums of codes
+** lose. Nothing where codes are centred one by one. */
+void attend_gain_middle(struct kb *k, const struct attend *a, const val *x, struct attend_sums *s);
+/* At the end of a range: takes the middle off the output sums. */
+void attend_centre(struct kb *k, const struct attend *a, struct attend_sums *s);
+/* References of rows without any key become -inf. */
+void attend_close_reference(struct kb *k, const struct attend *a, struct attend_sums *s);
+
+#endif
