@@ -55,6 +55,8 @@ void kb_bulk_wait(struct kb *k, val bar, val phase); /* until the phase of that 
 /* Arrives at an mbarrier initialised for some arrivals; i1: this one was the last of its phase, and what the others did before
 ** theirs is done. By single lanes. */
 val kb_bulk_last(struct kb *k, val bar);
+/* Goes on when x (i32) is there: what it was loaded from may then be overwritten by bulk copies. */
+void kb_bulk_settle(struct kb *k, val x);
 val kb_elect(struct kb *k); /* i1: true in one lane of a converged warp */
 val kb_any(struct kb *k, val cond); /* i1, equal in the warp: true in some lane; all lanes take part */
 val kb_exp2(struct kb *k, val x); /* f32; relative error < 4e-7; -inf -> 0 */

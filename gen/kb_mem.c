@@ -203,6 +203,7 @@ void kb_bulk_copy(struct kb *k, val to, val from, val bytes, val bar)
 }
 void kb_bulk_wait(struct kb *k, val bar, val phase) { k->target->ops->bulk_wait(k, bar, phase); }
 val kb_bulk_last(struct kb *k, val bar) { return k->target->ops->bulk_last(k, bar); }
+void kb_bulk_settle(struct kb *k, val x) { k->target->ops->bulk_settle(k, x); }
 val kb_elect(struct kb *k) { return k->target->ops->elect(k); }
 
 val kb_funnel(struct kb *k, val lo, val hi, val shift)
@@ -299,6 +300,8 @@ val kb_asm(struct kb *k, int result, const val *args, int nargs, const char *tex
            const char *constraints, bool effects)
 {
     LLVMTypeRef types[16];
+    if (nargs > 16)
+        kb_fail(k, "%d operands of inline assembly", nargs);
     for (int i = 0; i < nargs && i < 16; i++)
         types[i] = LLVMTypeOf(args[i]);
     char all[128];

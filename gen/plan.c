@@ -314,7 +314,8 @@ static void plan_step(struct plan *p)
 static bool images_possible(const struct plan *p)
 {
     return p->kind == KIND_DECODE && p->geo.page_tokens == 16 && p->dim_warps == 1 &&
-           !p->turn_rows && p->slot.slot_bytes % 2 == 0 && p->spec.value.rotation == ROTATION_NONE;
+           !p->turn_rows && !p->dims_overlap && p->slot.slot_bytes % 2 == 0 &&
+           !p->slot.key.scale_bytes && !p->slot.value.scale_bytes;
 }
 
 /* Where images were measured to be faster than loads: multiprocessors with room for a ring beside

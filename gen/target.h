@@ -101,7 +101,7 @@ struct target_ops {
     val (*shuffle)(struct kb *k, val x, val lane);     /* i32 */
     void (*bulk_init)(struct kb *k, val bar, val arrivals); /* NULL, with the rest of these: no bulk copies */
     void (*bulk_expect)(struct kb *k, val bar, val bytes), (*bulk_copy)(struct kb *k, val to, val from, val bytes, val bar);
-    void (*bulk_wait)(struct kb *k, val bar, val phase);
+    void (*bulk_wait)(struct kb *k, val bar, val phase), (*bulk_settle)(struct kb *k, val x);
     val (*bulk_last)(struct kb *k, val bar), (*elect)(struct kb *k);
     val (*any)(struct kb *k, val cond); /* i1; NULL: by shuffles */
     val (*uniform)(struct kb *k, val x);

@@ -156,6 +156,15 @@ static val bulk_last(struct kb *k, val bar)
     return kb_icmpi(k, KB_EQ, pending, 1);
 }
 
+/* An arrival does not wait for loads of shared memory that are still on their way to registers, and the copy engine is not
+** ordered behind them (seen as wrong results where loads queued for long); a proxy fence costs a MEMBAR and registers. So
+** something that the assembler cannot drop depends on what was loaded. */
+static void bulk_settle(struct kb *k, val x)
+{
+    kb_asm(k, KB_VOID, &x, 1,
+           "{ .reg .pred p; setp.eq.u32 p, $0, 0x5bd1e995; @p nanosleep.u32 1; }", "r", true);
+}
+
 static val elect(struct kb *k)
 {
     val both = KB_CALL("llvm.nvvm.elect.sync", kb_i32(k, -1));
@@ -330,6 +339,7 @@ const struct target_ops target_ops_nvptx = {
     .bulk_wait = bulk_wait,
     .bulk_last = bulk_last,
     .elect = elect,
+    .bulk_settle = bulk_settle,
     .any = any,
     .uniform = uniform,
     .opaque = opaque,

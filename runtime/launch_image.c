@@ -43,10 +43,9 @@ static int32_t tokens_of(const kvk_kernels *k, const struct kvk_pool *pool,
         return 0;
     if (dense && heads == k->shape.kv_heads)
         return padding ? GROUP_TOKENS : (int32_t)tokens;
-    return suits(heads * record) && suits(s->position) &&
-                   (!p->soa || suits(heads * 2 * tokens * p->fields))
-               ? (int32_t)tokens
-               : 0;
+    int apart = suits(heads * record) && suits(s->position) &&
+                (!p->soa || suits(heads * 2 * tokens * p->fields));
+    return apart ? 1 : 0;
 }
 
 struct launch_image launch_image(const kvk_kernels *k, const struct kvk_pool *pool,

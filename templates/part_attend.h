@@ -56,6 +56,8 @@ struct attend {
     val y_token, k_token[ATTEND_TOKENS], result_token[8]; /* i32: tokens of rows y, k_index(e), result_y(e) in images */
     val v_steps[ATTEND_TOKENS]; /* i32 bytes to k_token[e] */
     int tokens_8;          /* tokens from that of a row to that of the row 8 later */
+    void (*after_keys)(struct kb *k, void *data, const val *products); /* NULL, or called in a step, keys having been used */
+    void *after_data;
     val row_sum[ATTEND_ROWS];             /* f32: sum of the row's elements, scaled as its operand; affine keys */
     val position[ATTEND_ROWS];            /* i32: of the row's token in its sequence */
     val slope[ATTEND_ROWS], soft_cap;     /* f32: of kernels with these options, in log2 units */
@@ -99,6 +101,9 @@ void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s,
 /* part_codes.c. The block table of a sequence; then one step's data. */
 void attend_table(struct kb *k, struct attend *a, val sequence);
 void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c);
+/* The same in two parts: keys and fields, values. */
+void attend_load_keys(struct kb *k, const struct attend *a, val start, struct attend_codes *c);
+void attend_load_values(struct kb *k, const struct attend *a, val start, struct attend_codes *c);
 /* Number of the sequence's page `index` (i32). */
 val attend_page(struct kb *k, const struct attend *a, val index);
 /* part_key.c: Y operand of k step s for one token row; *squares (may be NULL) gains the sum of its

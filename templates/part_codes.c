@@ -211,15 +211,12 @@ static struct slot_token image_value(struct kb *k, const struct attend *a, const
     return find_token(K, a, s, sub, a->k_token[e], steps);
 }
 
-/* The y'th tokens' key runs, then the value runs of the tokens along k: those lie whole positions after the first,
-** which costs one addition each. */
-static void load_subtile(struct kb *k, const struct attend *a, const struct subtiles *s, int sub,
-                         struct attend_codes *c)
+/* The y'th tokens' key runs. */
+static void load_keys(struct kb *k, const struct attend *a, const struct subtiles *s, int sub,
+                      struct attend_codes *c)
 {
     const struct slot *slot = &a->plan->slot;
-    int dims = a->dims, step = a->plan->dims_overlap ? gcd(dims, a->plan->dims_overlap) : dims;
     val key_first = kb_muli(K, a->group, a->key_run);
-    val value_first = attend_first_dim(K, a, a->y);
     for (int t = 0; t < a->y_tiles; t++) {
         int later = t * (a->image ? a->tokens_8 : a->shape.y_tile);
         val index = kb_addi(K, a->image ? a->y_token : a->y, later);
@@ -228,6 +225,16 @@ static void load_subtile(struct kb *k, const struct attend *a, const struct subt
         attend_load_run(K, a, &token, &slot->key, key_first, a->key_run, a->key_run, c->key[sub][t],
                         c->key_scale[sub][t]);
     }
+}
+
+/* The value runs of the tokens along k: those lie whole positions after the first, which costs one
+** addition each. */
+static void load_values(struct kb *k, const struct attend *a, const struct subtiles *s, int sub,
+                        struct attend_codes *c)
+{
+    const struct slot *slot = &a->plan->slot;
+    int dims = a->dims, step = a->plan->dims_overlap ? gcd(dims, a->plan->dims_overlap) : dims;
+    val value_first = attend_first_dim(K, a, a->y);
     int tiles = a->shape.k_tiles, each = a->shape.ke / tiles, product = sub / tiles;
     for (int e = 0; e < each; e++) {
         int at = sub % tiles * each + e; /* among the tokens of the product */
@@ -240,15 +247,44 @@ static void load_subtile(struct kb *k, const struct attend *a, const struct subt
     }
 }
 
-void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c)
+static struct subtiles find_subtiles(struct kb *k, const struct attend *a, val start)
 {
     struct subtiles s = {.start = start};
     for (int u = 0; a->plan->paged_subtiles && u < a->plan->subtiles; u++)
         s.first[u] = find_subtile(K, a, start, u);
-    for (int u = 0; u < a->plan->subtiles; u++)
-        load_subtile(K, a, &s, u, c);
+    return s;
+}
+
+static void fields(struct kb *k, const struct attend *a, const struct subtiles *s,
+                   struct attend_codes *c)
+{
     if (!a->plan->slot.fields)
         return;
-    struct slot_token token = own_token(K, a, &s);
+    struct slot_token token = own_token(K, a, s);
     load_fields(K, a, &token, c->field);
+}
+
+void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c)
+{
+    struct subtiles s = find_subtiles(K, a, start);
+    for (int u = 0; u < a->plan->subtiles; u++) {
+        load_keys(K, a, &s, u, c);
+        load_values(K, a, &s, u, c);
+    }
+    fields(K, a, &s, c);
+}
+
+void attend_load_keys(struct kb *k, const struct attend *a, val start, struct attend_codes *c)
+{
+    struct subtiles s = find_subtiles(K, a, start);
+    for (int u = 0; u < a->plan->subtiles; u++)
+        load_keys(K, a, &s, u, c);
+    fields(K, a, &s, c);
+}
+
+void attend_load_values(struct kb *k, const struct attend *a, val start, struct attend_codes *c)
+{
+    struct subtiles s = find_subtiles(K, a, start);
+    for (int u = 0; u < a->plan->subtiles; u++)
+        load_values(K, a, &s, u, c);
 }

@@ -95,7 +95,8 @@ static struct attend view(struct kb *k, const struct attend *a, const struct ima
     v.head.shared = true;
     v.head.record = kb_muli(K, im->member, slot->record_bytes);
     v.head.step = im->pitch;
-    val groups = kb_muli(K, im->group_pitch, 3), region = kb_add(K, groups, kb_muli(K, im->pitch, 4));
+    val groups = kb_muli(K, im->group_pitch, 3),
+        region = kb_add(K, groups, kb_muli(K, im->pitch, 4));
     v.head.field = kb_add(K, region, kb_muli(K, im->member, 2LL * slot->fields * TOKENS));
     v.image_page = im->page_bytes;
     image_tokens(K, im, &v);
@@ -274,23 +275,62 @@ static void advance(struct kb *k, const struct attend *a, struct turn *c)
     c->start = kb_add(K, c->start, a->stride);
 }
 
-/* The warp has a slot's codes in registers; the last of its readers asks for the step that comes
-** `images` steps later. */
-static void refill(struct kb *k, const struct attend *a, const struct image *im,
-                   const struct turn *c, val end, const val *pages, val slot)
+/* What a step does once its keys have been used. */
+struct between {
+    const struct attend *a, *view;
+    const struct image *im;
+    const struct turn *at;
+    struct attend_codes *codes;
+    val end, slot;
+};
+
+/* Waits for the values, by a word of each load, and for the products, which took the keys (the fields are in shared memory
+** again): the slot is free then. */
+static void settle(struct kb *k, const struct between *b, const val *products)
 {
-    val next = kb_add(K, c->start, kb_muli(K, a->stride, a->plan->images));
-    val exists = kb_icmp(K, KB_SLT, next, end);
+    const struct plan *p = b->a->plan;
+    const struct mma_shape *m = &b->a->shape;
+    int run = b->a->dims, bits = p->slot.value.codec.bits,
+        unit = plan_run_unit(&p->slot.value, run, run);
+    val all = kb_bitcast(K, products[0], KB_I32);
+    for (int i = m->tiles; i < p->subtiles * b->a->y_tiles; i += m->tiles)
+        all = kb_xor(K, all, kb_bitcast(K, products[i * m->lane_rows * m->ye], KB_I32));
+    for (int u = 0; u < p->subtiles / m->k_tiles; u++)
+        for (int e = 0; e < m->ke; e++)
+            for (int i = 0; i<(run * bits / 8 + 3) / 4; i += unit> 4 ? unit / 4 : 1)
+                all = kb_xor(K, all, b->codes->value[u][e][i]);
+    kb_bulk_settle(K, all);
+    kb_warp_sync(K);
+}
+
+/* The last of a slot's readers asks for the step that comes `images` steps later. */
+static void refill(struct kb *k, const struct between *b)
+{
+    const struct image *im = b->im;
+    val next = kb_add(K, b->at->start, kb_muli(K, b->a->stride, b->a->plan->images));
+    val exists = kb_icmp(K, KB_SLT, next, b->end), pages[ATTEND_SUBTILES];
     val wanted = kb_and(K, exists, kb_icmpi(K, KB_NE, im->tokens, 0));
     struct kb_if more = kb_if(K, wanted);
+    step_pages(K, b->a, next, pages);
     struct kb_if one = kb_if(K, kb_elect(K));
-    val at = kb_muli(K, c->index, BAR_BYTES);
+    val at = kb_muli(K, b->at->index, BAR_BYTES);
     struct kb_if last = kb_if(K, kb_bulk_last(K, kb_offset(K, im->empty, at)));
-    fill(K, a, im, pages, slot, kb_offset(K, im->full, at));
+    fill(K, b->a, im, pages, b->slot, kb_offset(K, im->full, at));
     kb_endif(K, &last);
     kb_endif(K, &one);
     kb_endif(K, &more);
     kb_warp_sync(K);
+}
+
+/* Values come to registers when those of the keys are free. */
+static void after_keys(struct kb *k, void *data, const val *products)
+{
+    const struct between *b = data;
+    attend_load_values(K, b->view, b->at->start, b->codes);
+    if (!b->a->plan->bulk)
+        return;
+    settle(K, b, products);
+    refill(K, b);
 }
 
 static void arrive(struct kb *k, const struct attend *a, const struct attend *v,
@@ -320,16 +360,16 @@ void attend_image_range(struct kb *k, const struct attend *a, const struct image
     struct kb_loop loop;
     kb_loop_begin(K, &loop, (val *)&c, sizeof c / sizeof(val));
     kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c.start, end));
-    val pages[ATTEND_SUBTILES], slot = kb_mul(K, c.index, im->step_bytes);
-    if (p->bulk)
-        step_pages(K, a, kb_add(K, c.start, kb_muli(K, a->stride, p->images)), pages);
-    v.image = kb_offset(K, im->ring, slot);
-    arrive(K, a, &v, im, &c, v.image);
     struct attend_codes now = {0};
-    attend_load(K, &v, c.start, &now);
-    kb_warp_sync(K); /* all lanes have read the slot */
-    if (p->bulk)
-        refill(K, a, im, &c, end, pages, slot);
+    struct between b = {a, &v, im, &c, &now, .end = end};
+    b.slot = kb_mul(K, c.index, im->step_bytes);
+    v.image = kb_offset(K, im->ring, b.slot);
+    v.after_keys = after_keys;
+    v.after_data = &b;
+    arrive(K, a, &v, im, &c, v.image);
+    attend_load_keys(K, &v, c.start, &now);
+    if (p->slot.value.norm_at_read) /* their lengths come first */
+        attend_load_values(K, &v, c.start, &now);
     attend_step(K, &v, c.start, &now, &c.sums);
     advance(K, a, &c);
     kb_loop_end(K, &loop);

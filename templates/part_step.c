@@ -337,6 +337,8 @@ void attend_step(struct kb *k, const struct attend *a, val start, const struct a
     if (has_facts(a))
         put_facts(K, a, start, c);
     products(K, a, c, r);
+    if (a->after_keys)
+        a->after_keys(K, a->after_data, r);
     if (has_facts(a))
         kb_warp_sync(K);
     scores(K, a, start, r, u, facts);

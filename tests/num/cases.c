@@ -337,6 +337,26 @@ static const struct ref_spec *own_spec(const char *name)
     return s;
 }
 
+/* KV heads as CTAs share them out: one, an odd number, as many as a CTA takes, more. */
+static void add_heads(struct list *list)
+{
+    static const char *const names[] = {"decode_of_1_head", "decode_of_3_heads",
+                                        "decode_of_8_heads", "decode_of_16_heads"};
+    static const int heads[] = {1, 3, 8, 16}, sizes[] = {128, 256, 64};
+
+    for (int format = 0; format < FORMATS; format++)
+        for (int h = 0; h < 4; h++) {
+            struct num_model m = {
+                .gqa = 1 + (format + h) % 8, .page = 16, .dtype = dtypes[h % DTYPES]};
+
+            m.spec = format_at(format, &m.layout);
+            m.d = m.dv = sizes[(format + h) % 3];
+            m.kv_heads = heads[h];
+            m.dequant_dtype = m.dtype;
+            add(list, &m, names[h], check_decode, 1, FAULT_NONE, 0);
+        }
+}
+
 /*
 ** Values that are rotated, corrected or both, at sizes where something ends unevenly: blocks of the
 ** rotation in the middle of a lane's dims (40, 72, 80), odd dims a lane, lanes that share dims, and
@@ -535,6 +555,7 @@ struct num_case *num_cases(int full, size_t *count)
     add_awkward(&list);
     add_promised(&list);
     add_others(&list);
+    add_heads(&list);
     add_values(&list);
     add_e4m3_queries(&list);
     add_fp8(&list);
