@@ -156,9 +156,10 @@ static val bulk_last(struct kb *k, val bar)
     return kb_icmpi(k, KB_EQ, pending, 1);
 }
 
-/* An arrival does not wait for loads of shared memory that are still on their way to registers, and the copy engine is not
-** ordered behind them (seen as wrong results where loads queued for long); a proxy fence costs a MEMBAR and registers. So
-** something that the assembler cannot drop depends on what was loaded. */
+/* An arrival does not wait for loads of shared memory that are still on their way to registers, and
+** the copy engine is not ordered behind them (seen as wrong results where loads queued for long); a
+** proxy fence costs a MEMBAR and registers. So something that the assembler cannot drop depends on
+** what was loaded. */
 static void bulk_settle(struct kb *k, val x)
 {
     kb_asm(k, KB_VOID, &x, 1,

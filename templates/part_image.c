@@ -284,8 +284,8 @@ struct between {
     val end, slot;
 };
 
-/* Waits for the values, by a word of each load, and for the products, which took the keys (the fields are in shared memory
-** again): the slot is free then. */
+/* Waits for the values, by a word of each load, and for the products, which took the keys (the
+** fields are in shared memory again): the slot is free then. */
 static void settle(struct kb *k, const struct between *b, const val *products)
 {
     const struct plan *p = b->a->plan;
