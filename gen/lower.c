@@ -70,12 +70,12 @@ kvk_status lower_open(const struct target *target, const char *module_name, stru
         lower_close(l);
         return from_message(err, target->name, message);
     }
-    /* PTX is assembled, and scheduled, once more: less work here leaves the same text */
+    /* text is assembled, and scheduled, once more: less work here leaves the same text */
+    LLVMCodeGenOptLevel level =
+        target->ops->object ? LLVMCodeGenLevelDefault : LLVMCodeGenLevelLess;
     LLVMRelocMode reloc = target->ops->reloc_pic ? LLVMRelocPIC : LLVMRelocDefault;
     l->machine = LLVMCreateTargetMachine(t, target->ops->triple, target->cpu, target->features,
-                                         target->family == FAMILY_NVPTX ? LLVMCodeGenLevelLess
-                                                                        : LLVMCodeGenLevelDefault,
-                                         reloc, LLVMCodeModelDefault);
+                                         level, reloc, LLVMCodeModelDefault);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(l->machine);
     LLVMSetModuleDataLayout(l->module, layout);
     LLVMDisposeTargetData(layout);

@@ -413,7 +413,7 @@ static void plan_attend(struct plan *p)
 {
     const struct target *t = p->target;
     plan_shape(p, true);
-    if (!rows_fit(p) || !images_possible(p)) {
+    if (p->images && (!rows_fit(p) || !images_possible(p))) {
         p->nwhy = 0;
         plan_shape(p, false);
     }

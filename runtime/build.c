@@ -85,6 +85,10 @@ static kvk_status check_tiles(const struct kernel *k, const char *kind, kvk_erro
         missing = "rows";
     else if (decode && k->tile_tokens < 1)
         missing = "tile_tokens";
+    if (decode && k->image_heads && k->tile_tokens % k->image_heads)
+        return ERR(err, KVK_E_OBJECT,
+                   "kernel %s: manifest: image_heads is %lld, no divisor of tile_tokens, %lld",
+                   k->name, k->image_heads, k->tile_tokens);
     return missing
                ? ERR(err, KVK_E_OBJECT, "kernel %s: its manifest has no \"%s\"", k->name, missing)
                : KVK_OK;

@@ -3,16 +3,16 @@
 ** part_attend.h - attention of 16 query rows (8 in the narrow form) to a range of cached tokens by one warp: what decode
 ** and unified share.
 **
-** A step takes 16 * subtiles tokens. Codes go from memory straight into registers in the order the
-** matrix unit wants: the lane's share of a K row is D / groups consecutive elements and its share
-** of a V row D / y_tile, so the order along D is permuted; the query is read in the same order, and
-** output columns are written back in it. Nothing is staged.
+** A step takes 16 * subtiles tokens. Codes go from memory straight into registers (with images from
+** pages in shared memory, part_image.h) in the order the matrix unit wants: the lane's share of a K
+** row is D / groups consecutive elements and its share of a V row D / y_tile, so the order along D is
+** permuted; the query is read in the same order, and output columns are written back in it.
 **
 ** Numbers. Scores are in log2 units. K operands are codes without their norm, which scales the
-** score; V operands are codes less the middle code, their scale s is multiplied into p, their zero
-** (plus the middle) is a scalar sum over p. The running reference is m = max(t + floor(log2 s)):
-** then p * s <= 2 fits 16 bits whatever the range of scores and scales. m stays -inf until a
-** visible token appears. Online softmax: Milakov & Gimelshein 2018, arXiv:1805.02867.
+** score; V operands are codes less the middle code (where plan->centre_tokens it is taken off their
+** sums), their scale s is multiplied into p, their zero (plus the middle) is a scalar sum over p. The running
+** reference is m = max(t + floor(log2 s)), or less by some powers of two (part_reference.c): then p * s fits
+** 16 bits whatever the range of scores and scales. Online softmax: Milakov & Gimelshein 2018, arXiv:1805.02867.
 */
 #ifndef KVKILN_PART_ATTEND_H
 #define KVKILN_PART_ATTEND_H

@@ -290,14 +290,14 @@ static void settle(struct kb *k, const struct between *b, const val *products)
 {
     const struct plan *p = b->a->plan;
     const struct mma_shape *m = &b->a->shape;
-    int run = b->a->dims, bits = p->slot.value.codec.bits,
-        unit = plan_run_unit(&p->slot.value, run, run);
+    int run = b->a->dims, words = (run * p->slot.value.codec.bits / 8 + 3) / 4;
+    int unit = plan_run_unit(&p->slot.value, run, run), apart = unit < 4 ? 1 : unit / 4;
     val all = kb_bitcast(K, products[0], KB_I32);
     for (int i = m->tiles; i < p->subtiles * b->a->y_tiles; i += m->tiles)
         all = kb_xor(K, all, kb_bitcast(K, products[i * m->lane_rows * m->ye], KB_I32));
     for (int u = 0; u < p->subtiles / m->k_tiles; u++)
         for (int e = 0; e < m->ke; e++)
-            for (int i = 0; i<(run * bits / 8 + 3) / 4; i += unit> 4 ? unit / 4 : 1)
+            for (int i = 0; i < words; i += apart)
                 all = kb_xor(K, all, b->codes->value[u][e][i]);
     kb_bulk_settle(K, all);
     kb_warp_sync(K);
@@ -326,7 +326,8 @@ static void refill(struct kb *k, const struct between *b)
 static void after_keys(struct kb *k, void *data, const val *products)
 {
     const struct between *b = data;
-    attend_load_values(K, b->view, b->at->start, b->codes);
+    if (!b->a->plan->slot.value.norm_at_read)
+        attend_load_values(K, b->view, b->at->start, b->codes);
     if (!b->a->plan->bulk)
         return;
     settle(K, b, products);

@@ -356,3 +356,21 @@ kvk_status rt_prepare(const char *cache, const char **origin, kvk_error *err)
     kvk_close(ctx);
     return status;
 }
+
+void rt_store(kvk_context *ctx, kvk_stream stream)
+{
+    struct kvk_model model = rt_model();
+    struct kvk_store_args store = KVK_INIT(struct kvk_store_args);
+    const kvk_kernels *k;
+    void *memory;
+    kvk_error err = {0};
+    model.kinds = KVK_STORE;
+    assert_int_equal(kvk_prepare(ctx, &model, &k, &err), KVK_OK);
+    assert_int_equal(kvk_alloc(ctx, 1 << 16, &memory, &err), KVK_OK);
+    store.pool = (struct kvk_pool){.data = memory, .pages = 1};
+    store.key.data = store.value.data = memory;
+    store.slots = memory;
+    store.rows = 1;
+    if (kvk_store(k, &store, stream, &err))
+        fail_msg("%s", err.text);
+}

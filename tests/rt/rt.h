@@ -71,6 +71,8 @@ struct fake *rt_fake(const char *library);
 
 /* Opens cuda:0 of the fake with this cache folder (NULL: memory only). */
 kvk_context *rt_open(const char *cache);
+/* Queues the store of one row. */
+void rt_store(kvk_context *ctx, kvk_stream stream);
 
 /* What the log callback of a suite was told. */
 extern struct rt_log {

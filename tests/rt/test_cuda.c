@@ -131,26 +131,14 @@ static void named_devices_are_never_replaced(void **state)
 static int overlaps(int option, kvk_stream stream)
 {
     struct kvk_options options = KVK_INIT(struct kvk_options);
-    struct kvk_model model = rt_model();
-    struct kvk_store_args store = KVK_INIT(struct kvk_store_args);
-    const kvk_kernels *k;
     kvk_context *ctx;
-    void *memory;
     kvk_error err = {0};
     options.device = "cuda:0";
     options.cache_dir = "";
     options.overlap_launches = option;
-    model.kinds = KVK_STORE;
     if (kvk_open(&options, &ctx, &err))
         return strstr(err.text, "accepted") ? -1 : -2;
-    assert_int_equal(kvk_prepare(ctx, &model, &k, &err), KVK_OK);
-    assert_int_equal(kvk_alloc(ctx, 1 << 16, &memory, &err), KVK_OK);
-    store.pool = (struct kvk_pool){.data = memory, .pages = 1};
-    store.key.data = store.value.data = memory;
-    store.slots = memory;
-    store.rows = 1;
-    if (kvk_store(k, &store, stream, &err))
-        fail_msg("%s", err.text);
+    rt_store(ctx, stream);
     int found = fake->launch[(fake->launches - 1) % FAKE_LAUNCHES].overlaps;
     assert_ptr_equal(fake->launch[(fake->launches - 1) % FAKE_LAUNCHES].stream, stream);
     kvk_close(ctx);

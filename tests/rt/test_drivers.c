@@ -156,25 +156,13 @@ static void closing_waits_for_what_is_queued(void **state)
     (void)state;
     for (int i = 0; i < VENDORS; i++) {
         struct kvk_options options = KVK_INIT(struct kvk_options);
-        struct kvk_model model = rt_model();
-        struct kvk_store_args store = KVK_INIT(struct kvk_store_args);
         struct fake *fake = rt_fake(vendors[i].soname);
-        const kvk_kernels *k;
         kvk_context *ctx;
-        void *memory;
         kvk_error err = {0};
         options.device = vendors[i].device;
         options.cache_dir = "";
-        model.kinds = KVK_STORE;
         assert_int_equal(kvk_open(&options, &ctx, &err), KVK_OK);
-        assert_int_equal(kvk_prepare(ctx, &model, &k, &err), KVK_OK);
-        assert_int_equal(kvk_alloc(ctx, 1 << 16, &memory, &err), KVK_OK);
-        store.pool = (struct kvk_pool){.data = memory, .pages = 1};
-        store.key.data = store.value.data = memory;
-        store.slots = memory;
-        store.rows = 1;
-        if (kvk_store(k, &store, NULL, &err))
-            fail_msg("%s", err.text);
+        rt_store(ctx, NULL);
         assert_int_equal(fake->queued, 1);
         kvk_close(ctx);
         assert_int_equal(fake->queued, 0);

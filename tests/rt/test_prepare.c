@@ -454,6 +454,24 @@ static void numbers_of_manifests_are_bounded(void **state)
         }
 }
 
+/* A CTA's heads divide its step: else splits are counted in steps of no tokens. */
+static void heads_of_images_divide_a_step(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *extra, *said;
+    } cases[] = {{"image_heads 128", "image_heads is 128, no divisor of tile_tokens, 64"},
+                 {"image_heads 48", "image_heads is 48"},
+                 {"image_heads -1", "accepted 0..1048576"},
+                 {"image_padding -1", "accepted 0..1048576"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kvk_context *ctx = rt_open(NULL);
+        rt_generator.extra = cases[i].extra;
+        expect_failure(ctx, rt_model(), KVK_E_OBJECT, cases[i].said);
+        kvk_close(ctx);
+    }
+}
+
 static void old_driver_gets_ptx(void **state)
 {
     (void)state;
@@ -598,6 +616,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(wrong_generators_are_refused, setup),
         cmocka_unit_test_setup(missing_generator_says_what_is_missing, setup),
         cmocka_unit_test_setup(manifests_must_be_whole, setup),
+        cmocka_unit_test_setup(heads_of_images_divide_a_step, setup),
         cmocka_unit_test_setup(numbers_of_manifests_are_bounded, setup),
         cmocka_unit_test_setup(old_driver_gets_ptx, setup),
         cmocka_unit_test_setup(models_are_checked, setup),
