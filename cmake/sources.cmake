@@ -274,6 +274,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/rt/test_drivers.c
   tests/rt/test_faults.c
   tests/rt/test_hip.c
+  tests/rt/test_image.c
   tests/rt/test_launch.c
   tests/rt/test_object.c
   tests/rt/test_pack.c
