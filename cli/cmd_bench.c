@@ -103,7 +103,7 @@ static error_t parse_shape(int key, char *arg, struct argp_state *state)
     case OPT_BATCH: number(state, "batch", arg, 1, 65536, &o->batch); return 0;
     case OPT_QUERY: number(state, "query-tokens", arg, 1, 1 << 26, &s->query_tokens); return 0;
     case OPT_PAGE: number(state, "page", arg, 1, 4096, &s->page); return 0;
-    case OPT_SPLITS: number(state, "splits", arg, 0, 64, &s->splits); return 0;
+    case OPT_SPLITS: number(state, "splits", arg, 0, 256, &s->splits); return 0;
     case OPT_FULL: s->full = 1; return 0;
     case OPT_SEED:
         number(state, "seed", arg, 0, 1 << 30, &seed);

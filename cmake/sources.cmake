@@ -26,6 +26,7 @@ set(KVKILN_RUNTIME_SOURCES
   runtime/kvkiln.c
   runtime/launch.c
   runtime/launch_attend.c runtime/launch_image.c
+  runtime/launch_splits.c
   runtime/launch_copy.c
   runtime/launch_merge.c
   runtime/layout.c
@@ -84,6 +85,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_finite.c
   templates/part_index.c
   templates/part_join.c templates/part_key.c
+  templates/part_splits.c
   templates/part_squares.c
   templates/part_tables.c
   templates/part_unrotate.c
@@ -371,6 +373,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_rowvec.h
   templates/part_scaled.h
   templates/part_slot.h
+  templates/part_splits.h
   templates/part_squares.h
   templates/part_unrotate.h
   templates/templates.h

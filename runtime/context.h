@@ -17,7 +17,7 @@ enum { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COP
 
 /* The largest number of splits that is chosen or accepted. A batch-invariant decode has as many as its context has spans
 ** of INVARIANT_TOKENS. */
-enum { MAX_SPLITS = 64, INVARIANT_TOKENS = 2048 };
+enum { MAX_SPLITS = 256, INVARIANT_TOKENS = 2048 };
 
 enum { PREPARE_THREADS_MOST = 64 };
 

@@ -1,33 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** launch_attend.c - decode and unified, and the workspace formula.
-**
-** Splits: a decode has base = S * G * row_tiles CTAs (fewer by the KV heads a CTA takes). It is
-** split over the cache until the device has about WAVES times as many CTAs as it holds at once (as
-** many, where CTAs keep rings of pages), as long as each split still has
-** SPLIT_TILES steps of work. All of it is host-known, so that a captured call and its replays use
-** the same number.
-**
-** Workspace: a split CTA writes at most `rows` query rows, and base * splits <= target whenever
-** splits > 1, so the rows times splits never exceed target * rows: the bound does not grow with the
-** context or with the batch.
-**
-** A batch-invariant decode is cut every INVARIANT_TOKENS tokens of a sequence instead, and always
-** merged by reduce, so that no sum of a row has an order that depends on anything but its own
-** sequence. Its workspace is rows times spans of the longest context.
+** launch_attend.c - decode and unified.
 */
 #include "launch.h"
 
 #include "abi.h"
 #include "error.h"
+#include "launch_splits.h"
 
 #include <math.h>
-
-enum { WAVES = 3, SPLIT_TILES = 4, RESIDENT_GUESS = 2, WORKSPACE_ALIGNMENT = 16 };
-
-/* Callers that choose `splits` themselves get at least this much for it, as far as MAX_SPLITS can
-** use it. */
-#define WORKSPACE_FLOOR_BYTES (INT64_C(32) << 20)
 
 /* An option is a matter of the kernel and of the call: both must know of it. */
 static kvk_status options_check(const kvk_kernels *k, const struct launch_attention *a,
@@ -84,158 +65,6 @@ float launch_scale(const kvk_kernels *k, float scale)
     return scale != 0.0f ? scale : (float)(1.0 / sqrt((double)k->shape.head_size));
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
-
-/* CTAs that a split decode aims at. */
-static int64_t target_ctas(const kvk_kernels *k)
-{
-    int resident = k->kernel[KIND_DECODE]->main.resident_ctas;
-    int units = k->ctx->info.multiprocessors;
-    int waves = k->kernel[KIND_DECODE]->image_heads
-                    ? 1
-                    : WAVES; /* a ring is slow to start, and never waits */
-    return (int64_t)waves * (resident > 0 ? resident : RESIDENT_GUESS) * (units > 0 ? units : 1);
-}
-
-/* Tokens a CTA takes a step: warps that take other KV heads take no other tokens. */
-static int64_t decode_tile(const kvk_kernels *k)
-{
-    return k->kernel[KIND_DECODE]->tile_tokens / launch_image_heads(k);
-}
-
-static int32_t choose_splits(const kvk_kernels *k, int64_t base, int64_t context)
-{
-    int64_t splits = target_ctas(k) / base, by_context = context / (SPLIT_TILES * decode_tile(k));
-    splits = splits < by_context ? splits : by_context;
-    splits = splits < MAX_SPLITS ? splits : MAX_SPLITS;
-    return splits > 1 ? (int32_t)splits : 1;
-}
-
-/* Bytes of one row of one split: the normalised row and its LSE. */
-static int64_t partial_bytes(const kvk_kernels *k)
-{
-    return (int64_t)sizeof(float) * (k->shape.value_head_size + 1);
-}
-
-/* Where a batch-invariant decode is cut: whole steps of this kernel. */
-static int64_t invariant_tokens(const kvk_kernels *k)
-{
-    int64_t tile = decode_tile(k);
-    return ceil_div(INVARIANT_TOKENS, tile) * tile;
-}
-
-/* Never 1: a single split would not pass through reduce, which rounds in its own places. */
-static int64_t invariant_splits(const kvk_kernels *k, int64_t context)
-{
-    int64_t splits = ceil_div(context, invariant_tokens(k));
-    return splits > 2 ? splits : 2;
-}
-
-/* Rows times splits of the largest call whose splits are equal parts. */
-static int64_t equal_rows(const kvk_kernels *k, int64_t rows)
-{
-    int64_t most, floor_rows = WORKSPACE_FLOOR_BYTES / partial_bytes(k);
-    if (__builtin_mul_overflow(rows, (int64_t)MAX_SPLITS, &rows))
-        rows = INT64_MAX;
-    if (__builtin_mul_overflow(target_ctas(k), k->kernel[KIND_DECODE]->rows * launch_image_heads(k),
-                               &most) ||
-        most < floor_rows)
-        most = floor_rows;
-    return rows < most ? rows : most;
-}
-
-size_t kvk_workspace_bytes(const kvk_kernels *k, const struct kvk_limits *limits)
-{
-    int64_t rows, need, fixed, bytes;
-    if (!k || !k->kernel[KIND_DECODE] ||
-        args_check(limits, sizeof *limits, "kvk_limits", NULL) != KVK_OK)
-        return 0;
-    int64_t tokens = limits->query_tokens > 0 ? limits->query_tokens : 1;
-    if (limits->sequences <= 0)
-        return 0;
-    if (__builtin_mul_overflow(limits->sequences, tokens, &rows) ||
-        __builtin_mul_overflow(rows, (int64_t)k->shape.query_heads, &rows))
-        rows = INT64_MAX;
-    need = equal_rows(k, rows);
-    if (limits->batch_invariant) {
-        if (__builtin_mul_overflow(rows, invariant_splits(k, limits->context), &fixed))
-            fixed = INT64_MAX;
-        need = need > fixed ? need : fixed;
-    }
-    if (__builtin_mul_overflow(need, partial_bytes(k), &bytes))
-        return SIZE_MAX;
-    return (size_t)ceil_div(bytes, WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT;
-}
-
-static kvk_status workspace_check(const kvk_kernels *k, const struct kvk_decode_args *a,
-                                  int64_t rows, int32_t splits, const char *where, kvk_error *err)
-{
-    int64_t need;
-    if (__builtin_mul_overflow(rows * splits, partial_bytes(k), &need))
-        need = INT64_MAX;
-    if ((uint64_t)need > a->workspace_bytes)
-        return error_set(err, KVK_E_WORKSPACE, where, "workspace of %zu bytes, %d splits need %lld",
-                         a->workspace_bytes, (int)splits, (long long)need);
-    return launch_pointer(a->workspace, "workspace", WORKSPACE_ALIGNMENT, where, err);
-}
-
-/* The numbers that decide a decode's grid. */
-struct decode_shape {
-    int64_t tokens, base, rows;
-    int32_t splits, split_tokens;
-};
-
-/* What the call says of its lengths, else what its table can hold. */
-static int64_t longest(const kvk_kernels *k, const struct kvk_decode_args *a)
-{
-    if (a->max_context)
-        return a->max_context;
-    return a->table_stride < INT32_MAX / k->shape.page_tokens
-               ? a->table_stride * k->shape.page_tokens
-               : INT32_MAX;
-}
-
-static kvk_status decode_splits(const kvk_kernels *k, const struct kvk_decode_args *a,
-                                struct decode_shape *d, const char *where, kvk_error *err)
-{
-    int64_t context = longest(k, a);
-    if (a->batch_invariant && a->splits)
-        return error_set(err, KVK_E_ARG, where,
-                         "splits is %d: batch_invariant fixes where a sequence is split",
-                         (int)a->splits);
-    if (a->batch_invariant) {
-        d->split_tokens = (int32_t)invariant_tokens(k);
-        d->splits = (int32_t)invariant_splits(k, context);
-    } else {
-        d->splits = a->splits ? a->splits : choose_splits(k, d->base, context);
-    }
-    return d->splits > 1 ? workspace_check(k, a, d->rows, d->splits, where, err) : KVK_OK;
-}
-
-static kvk_status decode_measure(const kvk_kernels *k, const struct kvk_decode_args *a,
-                                 struct decode_shape *d, const char *where, kvk_error *err)
-{
-    d->tokens = a->query_tokens ? a->query_tokens : 1;
-    kvk_status status = launch_range(d->tokens, "query_tokens", 1, 1 << 20, where, err);
-    if (!status)
-        status = launch_range(a->splits, "splits", 0, MAX_SPLITS, where, err);
-    if (!status)
-        status = launch_range(a->batch_invariant, "batch_invariant", 0, 1, where, err);
-    if (!status)
-        status = launch_range(a->max_context, "max_context", 0, INT32_MAX, where, err);
-    if (status)
-        return status;
-    int64_t tiles = ceil_div(d->tokens * k->shape.gqa, k->kernel[KIND_DECODE]->rows);
-    int64_t heads = k->shape.kv_heads / launch_image_heads(k);
-    if (__builtin_mul_overflow(a->sequences * heads, tiles, &d->base) ||
-        __builtin_mul_overflow(a->sequences * d->tokens, (int64_t)k->shape.query_heads, &d->rows) ||
-        d->base > LAUNCH_GRID_MOST || d->rows > LAUNCH_GRID_MOST)
-        return error_set(err, KVK_E_SHAPE, where,
-                         "sequences %lld, query_tokens %lld: more rows than a launch takes",
-                         (long long)a->sequences, (long long)d->tokens);
-    return decode_splits(k, a, d, where, err);
-}
-
 static kvk_status launch_reduce(const kvk_kernels *k, const struct kvk_decode_args *a,
                                 const struct decode_shape *d, const struct launch_rows *out,
                                 kvk_stream stream, const char *where, kvk_error *err)
@@ -247,11 +76,15 @@ static kvk_status launch_reduce(const kvk_kernels *k, const struct kvk_decode_ar
         .sinks = (uintptr_t)a->sinks,
         .out_row = out->row,
         .out_head = out->head,
-        .rows = d->rows,
+        .places = d->rows * d->splits,
+        .rows = (int32_t)d->rows,
         .query_heads = k->shape.query_heads,
         .splits = d->splits,
+        .ways_log = d->ways_log,
     };
-    return launch_entry(k, &k->kernel[KIND_DECODE]->reduce, d->rows, &p, sizeof p, stream, where,
+    const struct driver_entry *reduce = &k->kernel[KIND_DECODE]->reduce;
+    int64_t eights = reduce->threads / 8; /* of threads, a CTA */
+    return launch_entry(k, reduce, (d->eights + eights - 1) / eights, &p, sizeof p, stream, where,
                         err);
 }
 

@@ -1,118 +1,170 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** reduce.c - joins the splits of one decode row: one CTA a row, a thread a few dims. Partial
-** results over disjoint keys merge by their log-sum-exp (log2 units here); a split that saw no key
-** has -inf and weighs nothing.
+** reduce.c - joins the splits of decode's rows. Threads in eights take neighbouring dims of a row:
+** 2^ways_log eights share a row's splits and their sums meet by shuffles within 32 threads, then in
+** shared memory. All loads of a thread's first splits are under way at once: what is read was just
+** written, and each round trip to it costs as much as all the arithmetic.
 */
 #include "part_finite.h"
 #include "part_output.h"
+#include "part_splits.h"
 #include "templates.h"
 
-/* Largest log-sum over the splits, by every thread for itself: the list is short and in cache. */
-static val largest(struct kb *k, val lse, val splits)
-{
-    struct {
-        val i, most;
-    } state = {kb_i32(K, 0), kb_f32_bits(K, 0xff800000)};
-    struct kb_loop loop;
-    kb_loop_begin(K, &loop, (val *)&state, 2);
-    kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, state.i, splits));
-    val x = kb_load(K, KB_F32, kb_offset(K, lse, kb_shli(K, state.i, 2)), 4);
-    state.most = kb_fmaxnum(K, state.most, x);
-    state.i = kb_addi(K, state.i, 1);
-    kb_loop_end(K, &loop);
-    return state.most;
-}
+enum { THREADS = 128, EIGHT = 8, GROUP = 32, GROUPS = THREADS / GROUP };
 
-/* Sum of weights, and of weighted values of dim `dim`. */
-static void gather(struct kb *k, val lse, val out, val splits, val safe, int value_head_size,
-                   val dim, val *sum, val *value)
-{
-    struct {
-        val i, sum, value;
-    } state = {kb_i32(K, 0), kb_f32(K, 0), kb_f32(K, 0)};
-    struct kb_loop loop;
-    kb_loop_begin(K, &loop, (val *)&state, 3);
-    kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, state.i, splits));
-    val x = kb_load(K, KB_F32, kb_offset(K, lse, kb_shli(K, state.i, 2)), 4);
-    val weight = kb_exp2(K, kb_fsub(K, x, safe));
-    val at = kb_add(K, kb_muli(K, state.i, value_head_size), dim);
-    val v = kb_load(K, KB_F32, kb_offset(K, out, kb_shli(K, at, 2)), 4);
-    state.sum = kb_fadd(K, state.sum, weight);
-    state.value = kb_fma(K, weight, v, state.value);
-    state.i = kb_addi(K, state.i, 1);
-    kb_loop_end(K, &loop);
-    *sum = state.sum;
-    *value = state.value;
-}
-
-struct row {
-    val index;       /* i64 over all rows */
+struct place {
+    val slot;        /* i32: which of the splits, modulo the ways */
+    val row;         /* i32 over all rows */
+    val unit, dim;   /* i32: of `wide` dims; the first */
+    val writes;      /* i1: the row and the unit exist, and this is slot 0 */
     val token, head; /* i64 */
-    val lse, out;    /* this row's partials */
 };
 
-static struct row find_row(struct kb *k, int value_head_size, val splits)
+static int wide_of(int dims) { return dims % 4 == 0 ? 4 : dims % 2 == 0 ? 2 : 1; }
+
+static struct place find_place(struct kb *k, int units)
 {
-    struct row r;
-    val heads = kb_param(K, "query_heads"), cta = kb_cta(K);
-    val splits64 = kb_zext(K, splits, KB_I64);
-    val token = kb_udiv(K, cta, heads); /* a launch has fewer than 2^31 rows */
-    val head = kb_sub(K, cta, kb_mul(K, token, heads));
-    r.index = kb_zext(K, cta, KB_I64);
-    r.token = kb_zext(K, token, KB_I64);
-    r.head = kb_zext(K, head, KB_I64);
-    val first = kb_mul(K, r.index, splits64);
-    r.out = kb_offset(K, kb_param(K, "partial"), kb_muli(K, first, value_head_size * 4));
-    val all = kb_mul(K, kb_param(K, "rows"), splits64);
-    val lse = kb_offset(K, kb_param(K, "partial"), kb_muli(K, all, value_head_size * 4));
+    struct place w;
+    int blocks = (units + EIGHT - 1) / EIGHT;
+    val log = kb_param(K, "ways_log"), eight = kb_lshri(K, kb_tid(K), 3);
+    val mask = kb_addi(K, kb_shl(K, kb_i32(K, 1), log), -1);
+    w.slot = kb_and(K, eight, mask);
+    val before = kb_shl(K, kb_cta(K), kb_sub(K, kb_i32(K, 4), log)); /* 2^4 eights a CTA */
+    val index = kb_add(K, before, kb_lshr(K, eight, log));
+    val row = kb_divi(K, index, blocks);
+    val block = kb_sub(K, index, kb_muli(K, row, blocks));
+    val rows = kb_param(K, "rows");
+    val exists = kb_icmp(K, KB_SLT, row, rows);
+    w.row = kb_select(K, exists, row, kb_addi(K, rows, -1));
+    val lane = kb_andi(K, kb_tid(K), EIGHT - 1);
+    val unit = kb_add(K, kb_shli(K, block, 3), lane);
+    exists = kb_and(K, exists, kb_icmpi(K, KB_SLT, unit, units));
+    w.writes = kb_and(K, exists, kb_icmpi(K, KB_EQ, w.slot, 0));
+    w.unit = kb_smin(K, unit, kb_i32(K, units - 1));
+    val heads = kb_param(K, "query_heads"), token = kb_udiv(K, w.row, heads);
+    val head = kb_sub(K, w.row, kb_mul(K, token, heads));
+    w.token = kb_zext(K, token, KB_I64);
+    w.head = kb_zext(K, head, KB_I64);
+    return w;
+}
+
+static struct splits_row find_splits(struct kb *k, const struct place *w, int dims)
+{
+    struct splits_row r = {.count = kb_param(K, "splits"), .row_bytes = dims * 4};
+    r.wide = wide_of(dims);
+    val row = kb_zext(K, w->row, KB_I64);
+    val first = kb_mul(K, row, kb_zext(K, r.count, KB_I64));
+    r.out = kb_offset(K, kb_param(K, "partial"), kb_muli(K, first, dims * 4));
+    r.out = kb_offset(K, r.out, kb_muli(K, w->unit, r.wide * 4));
+    val all = kb_muli(K, kb_param(K, "places"), dims * 4);
+    val lse = kb_offset(K, kb_param(K, "partial"), all);
     r.lse = kb_offset(K, lse, kb_shli(K, first, 2));
     return r;
 }
 
-/* 1 / (sum + sink), 0 for a row without keys. */
-static val denominator(struct kb *k, val sum, val sink, val most, val none)
+/* Sums of eights 8 and 16 threads on. */
+static void by_shuffles(struct kb *k, struct splits_sum *s, int wide)
 {
-    val weight = kb_exp2(K, kb_fsub(K, sink, kb_select(K, none, sink, most)));
-    val all = kb_fadd(K, sum, weight);
-    return kb_select(K, none, kb_f32(K, 0), kb_rcp(K, all));
+    for (int mask = EIGHT; mask < GROUP; mask *= 2) {
+        struct splits_sum other = {.m = kb_shuffle_xor(K, s->m, mask)};
+        other.l = kb_shuffle_xor(K, s->l, mask);
+        for (int i = 0; i < wide; i++)
+            other.x[i] = kb_shuffle_xor(K, s->x[i], mask);
+        *s = splits_both(K, s, &other, wide);
+    }
 }
 
-static void write_lse(struct kb *k, const struct row *r, val most, val sum, val none)
+static val group_at(struct kb *k, val buffer, val group, int wide)
 {
-    val base = kb_param(K, "lse");
-    val first = kb_icmpi(K, KB_EQ, kb_tid(K), 0);
+    val lane = kb_andi(K, kb_tid(K), EIGHT - 1);
+    val place = kb_add(K, kb_shli(K, group, 3), lane);
+    return kb_offset(K, buffer, kb_muli(K, place, (wide + 2) * 4));
+}
+
+/* Sums of all groups of 32 threads, in the order of the groups: of use to slot 0. */
+static void by_memory(struct kb *k, struct splits_sum *s, int wide)
+{
+    val buffer = kb_shared(K, (size_t)GROUPS * EIGHT * (SPLITS_WIDE + 2) * 4, 8);
+    val group = kb_lshri(K, kb_tid(K), 5), in_group = kb_andi(K, kb_tid(K), GROUP - 1);
+    struct kb_if first = kb_if(K, kb_icmpi(K, KB_SLT, in_group, EIGHT));
+    val at = group_at(K, buffer, group, wide);
+    kb_store(K, s->m, at, 4);
+    kb_store(K, s->l, kb_offseti(K, at, 4), 4);
+    for (int i = 0; i < wide; i++)
+        kb_store(K, s->x[i], kb_offseti(K, at, 8 + 4 * i), 4);
+    kb_endif(K, &first);
+    kb_barrier(K);
+    for (int g = 0; g < GROUPS; g++) {
+        val from = group_at(K, buffer, kb_i32(K, g), wide);
+        struct splits_sum other = {.m = kb_load(K, KB_F32, from, 4)};
+        other.l = kb_load(K, KB_F32, kb_offseti(K, from, 4), 4);
+        for (int i = 0; i < wide; i++)
+            other.x[i] = kb_load(K, KB_F32, kb_offseti(K, from, 8 + 4 * i), 4);
+        *s = g ? splits_both(K, s, &other, wide) : other;
+    }
+}
+
+static void merge_sums(struct kb *k, const struct kb_if *i, struct splits_sum *now,
+                       const struct splits_sum *before, int wide)
+{
+    now->m = kb_merge(K, i, now->m, before->m);
+    now->l = kb_merge(K, i, now->l, before->l);
+    for (int x = 0; x < wide; x++)
+        now->x[x] = kb_merge(K, i, now->x[x], before->x[x]);
+}
+
+static void join(struct kb *k, struct splits_sum *s, int wide)
+{
+    struct splits_sum before = *s;
+    struct kb_if shared = kb_if(K, kb_icmpi(K, KB_NE, kb_param(K, "ways_log"), 0));
+    by_shuffles(K, s, wide);
+    struct splits_sum some = *s;
+    struct kb_if all = kb_if(K, kb_icmpi(K, KB_EQ, kb_param(K, "ways_log"), 4));
+    by_memory(K, s, wide);
+    kb_endif(K, &all);
+    merge_sums(K, &all, s, &some, wide);
+    kb_endif(K, &shared);
+    merge_sums(K, &shared, s, &before, wide);
+}
+
+/* The row's LSE, by the thread of its first dim. */
+static void write_lse(struct kb *k, const struct place *w, const struct splits_sum *s)
+{
+    val base = kb_param(K, "lse"), first = kb_icmpi(K, KB_EQ, w->unit, 0);
     struct kb_if wanted = kb_if(K, kb_and(K, first, kb_not(K, kb_is_null(K, base))));
-    val x = kb_fmul(K, kb_fadd(K, most, kb_log2(K, sum)), kb_f32(K, 0.6931471805599453));
-    x = kb_select(K, none, kb_f32_bits(K, 0xff800000), x);
-    kb_store(K, x, kb_offset(K, base, kb_shli(K, r->index, 2)), 4);
+    val x = kb_fmul(K, kb_fadd(K, s->m, kb_log2(K, s->l)), kb_f32(K, 0.6931471805599453));
+    x = kb_select(K, splits_none(K, s), kb_f32_bits(K, 0xff800000), x);
+    kb_store(K, x, kb_offset(K, base, kb_shli(K, kb_zext(K, w->row, KB_I64), 2)), 4);
     kb_endif(K, &wanted);
+}
+
+static void write(struct kb *k, const struct place *w, const struct splits_sum *s, int wide)
+{
+    int type = kb_plan(k)->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
+    val none = splits_none(K, s), sink = attend_sink(K, kb_trunc(K, w->head, KB_I32));
+    val weight = kb_exp2(K, kb_fsub(K, sink, kb_select(K, none, sink, s->m)));
+    val factor = kb_rcp(K, kb_fadd(K, s->l, weight)); /* a row without keys gives 0 */
+    factor = kb_select(K, none, kb_f32(K, 0), factor);
+    val a = kb_mul(K, w->token, kb_param(K, "out_row"));
+    val b = kb_mul(K, w->head, kb_param(K, "out_head"));
+    val out = kb_offset(K, kb_param(K, "out"), kb_shli(K, kb_add(K, a, b), 1));
+    out = kb_offset(K, out, kb_muli(K, w->unit, wide * 2));
+    for (int i = 0; i < wide; i++) {
+        val x = to_row(K, kb_fmul(K, s->x[i], factor), type);
+        kb_store(K, x, kb_offseti(K, out, 2 * i), 2);
+    }
+    write_lse(K, w, s);
 }
 
 void template_reduce(struct kb *k)
 {
-    const struct plan *p = kb_plan(k);
-    int d = p->geo.value_head_size, threads = 128,
-        type = p->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
-    val splits = kb_param(K, "splits");
-    struct row r = find_row(K, d, splits);
-    val most = largest(K, r.lse, splits);
-    val none = kb_fcmp(K, KB_OEQ, most, kb_f32_bits(K, 0xff800000));
-    val safe = kb_select(K, none, kb_f32(K, 0), most);
-    val sink = attend_sink(K, kb_trunc(K, r.head, KB_I32));
-    val a = kb_mul(K, r.token, kb_param(K, "out_row"));
-    val b = kb_mul(K, r.head, kb_param(K, "out_head"));
-    val out = kb_offset(K, kb_param(K, "out"), kb_shli(K, kb_add(K, a, b), 1));
-    for (int first = 0; first < d; first += threads) {
-        val dim = kb_addi(K, kb_tid(K), first), sum, value;
-        val inside = kb_smin(K, dim, kb_i32(K, d - 1));
-        gather(K, r.lse, r.out, splits, safe, d, inside, &sum, &value);
-        val factor = denominator(K, sum, sink, most, none);
-        struct kb_if exists = kb_if(K, kb_icmpi(K, KB_SLT, dim, d));
-        val x = to_row(K, kb_fmul(K, value, factor), type);
-        kb_store(K, x, kb_offset(K, out, kb_shli(K, dim, 1)), 2);
-        kb_endif(K, &exists);
-        if (!first)
-            write_lse(K, &r, most, sum, none);
-    }
+    int dims = kb_plan(k)->geo.value_head_size, wide = wide_of(dims);
+    struct place w = find_place(K, dims / wide);
+    struct splits_row r = find_splits(K, &w, dims);
+    val step = kb_shl(K, kb_i32(K, 1), kb_param(K, "ways_log"));
+    struct splits_sum s = splits_chain(K, &r, w.slot, step);
+    join(K, &s, wide);
+    struct kb_if writes = kb_if(K, w.writes);
+    write(K, &w, &s, wide);
+    kb_endif(K, &writes);
 }

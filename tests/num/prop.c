@@ -119,7 +119,7 @@ void prop_unused_slots(struct num_run *run, const struct num_case *c)
 
 void prop_splits(struct num_run *run, const struct num_case *c)
 {
-    static const int splits[] = {2, 3, 5, 16};
+    static const int splits[] = {2, 3, 5, 16, 17, 70}; /* all numbers of ways */
     uint64_t seed = num_case_seed(run, c);
     struct world w;
     struct attention one;
@@ -129,7 +129,7 @@ void prop_splits(struct num_run *run, const struct num_case *c)
     one.max_context = 400;
     attention_query(run, &one, seed);
     attention_call(run, &one);
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
         struct attention many = one;
         many.splits = splits[i];
         attention_call(run, &many);

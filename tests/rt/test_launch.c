@@ -226,16 +226,18 @@ static void long_decode_is_split_and_reduced(void **state)
     memcpy(&p, last(1)->params, sizeof p);
     memcpy(&r, last(0)->params, sizeof r);
     assert_string_equal(last(0)->function, "k_reduce");
-    assert_int_equal(p.splits, 64);
-    assert_int_equal(last(1)->grid, 3 * G * 2 * 64);
+    assert_int_equal(p.splits, 132);
+    assert_int_equal(last(1)->grid, 3 * G * 2 * 132);
     assert_int_equal(p.sinks, 0);
     assert_int_equal(p.lse, 0);
     assert_int_equal(r.sinks, (uintptr_t)at(128));
     assert_int_equal(r.lse, (uintptr_t)at(256));
     assert_int_equal(r.rows, 3 * 5 * H);
-    assert_int_equal(last(0)->grid, 3 * 5 * H);
+    assert_int_equal(r.ways_log, 4); /* 16 eights of threads a row and 32 dims, 64 threads a CTA */
+    assert_int_equal(last(0)->grid, 3 * 5 * H * (D / 32) * 16 / 8);
     assert_int_equal(last(0)->bytes, sizeof r);
-    assert_int_equal(r.splits, 64);
+    assert_int_equal(r.splits, 132);
+    assert_int_equal(r.places, 3 * 5 * H * 132);
     assert_int_equal(r.query_heads, H);
 }
 
@@ -459,7 +461,7 @@ static void attention_arguments_are_checked(void **state)
     BAD_DECODE(a.scale = NAN, KVK_E_ARG, "scale");
     BAD_DECODE(a.sinks = at(2), KVK_E_ALIGN, "sinks");
     BAD_DECODE(a.lse = at(1), KVK_E_ALIGN, "lse");
-    BAD_DECODE(a.splits = 65, KVK_E_SHAPE, "splits");
+    BAD_DECODE(a.splits = 257, KVK_E_SHAPE, "splits");
     BAD_DECODE((a.splits = 4, a.workspace_bytes = 3 * H * 4 * 129 * 4 - 1), KVK_E_WORKSPACE,
                "49536");
     BAD_DECODE((a.splits = 4, a.workspace = NULL), KVK_E_ARG, "workspace");
@@ -612,7 +614,7 @@ static void workspace_is_bounded(void **state)
     assert_int_equal(kvk_workspace_bytes(aos, &limits), 0);
     limits.sequences = 1;
     size_t one = kvk_workspace_bytes(aos, &limits);
-    assert_int_equal(one, (size_t)H * 64 * 129 * 4);
+    assert_int_equal(one, (size_t)H * 256 * 129 * 4);
     limits.sequences = INT64_MAX;
     limits.query_tokens = INT64_MAX;
     limits.context = INT64_MAX;

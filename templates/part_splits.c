@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_splits.c - joining partial results.
+*/
+#include "part_splits.h"
+
+enum { AHEAD = 4 }; /* splits whose loads are all under way before one is needed */
+
+static val nothing(struct kb *k) { return kb_f32_bits(K, 0xff800000); }
+
+val splits_none(struct kb *k, const struct splits_sum *s)
+{
+    return kb_fcmp(K, KB_OEQ, s->m, nothing(k));
+}
+
+/* A reference to subtract: of sums without keys, 0. */
+static val safe(struct kb *k, val m)
+{
+    val none = kb_fcmp(K, KB_OEQ, m, nothing(k));
+    return kb_select(K, none, kb_f32(K, 0), m);
+}
+
+struct chain {
+    val i;
+    struct splits_sum sum;
+};
+
+static void gain(struct kb *k, const struct splits_row *r, struct splits_sum *s, const val *lse,
+                 const val *values)
+{
+    val before = s->m;
+    for (int u = 0; u < AHEAD; u++)
+        s->m = kb_fmaxnum(K, s->m, lse[u]);
+    val reference = safe(k, s->m), old = kb_exp2(K, kb_fsub(K, before, reference));
+    s->l = kb_fmul(K, s->l, old);
+    for (int i = 0; i < r->wide; i++)
+        s->x[i] = kb_fmul(K, s->x[i], old);
+    for (int u = 0; u < AHEAD; u++) {
+        val weight = kb_exp2(K, kb_fsub(K, lse[u], reference));
+        s->l = kb_fadd(K, s->l, weight);
+        for (int i = 0; i < r->wide; i++) {
+            val v = r->wide > 1 ? kb_extract(K, values[u], i) : values[u];
+            s->x[i] = kb_fma(K, v, weight, s->x[i]);
+        }
+    }
+}
+
+struct splits_sum splits_chain(struct kb *k, const struct splits_row *r, val first, val step)
+{
+    int type = r->wide > 1 ? KB_VEC(KB_F32, r->wide) : KB_F32;
+    struct chain c = {.i = first, .sum = {.m = nothing(k), .l = kb_f32(K, 0)}};
+    for (int i = 0; i < r->wide; i++)
+        c.sum.x[i] = c.sum.l;
+    val last = kb_addi(K, r->count, -1);
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, (val *)&c, sizeof c / sizeof(val));
+    kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c.i, r->count));
+    loop.rolled = true;
+    val lse[AHEAD], values[AHEAD];
+    for (int u = 0; u < AHEAD; u++) {
+        val inside = kb_icmp(K, KB_SLT, c.i, r->count), at = kb_smin(K, c.i, last);
+        val x = kb_load(K, KB_F32, kb_offset(K, r->lse, kb_shli(K, at, 2)), 4);
+        lse[u] = kb_select(K, inside, x, nothing(k));
+        val bytes = kb_mul(K, kb_zext(K, at, KB_I64), kb_i64(K, r->row_bytes));
+        val v = kb_load(K, type, kb_offset(K, r->out, bytes), 4 * r->wide);
+        values[u] =
+            kb_select(K, inside, v, kb_const(K, type, 0)); /* infinity times 0 is no number */
+        c.i = kb_add(K, c.i, step);
+    }
+    gain(K, r, &c.sum, lse, values);
+    kb_loop_end(K, &loop);
+    return c.sum;
+}
+
+struct splits_sum splits_both(struct kb *k, const struct splits_sum *a, const struct splits_sum *b,
+                              int wide)
+{
+    struct splits_sum s = {.m = kb_fmaxnum(K, a->m, b->m)};
+    val reference = safe(k, s.m), own = kb_exp2(K, kb_fsub(K, a->m, reference)),
+        other = kb_exp2(K, kb_fsub(K, b->m, reference));
+    s.l = kb_fma(K, b->l, other, kb_fmul(K, a->l, own));
+    for (int i = 0; i < wide; i++)
+        s.x[i] = kb_fma(K, b->x[i], other, kb_fmul(K, a->x[i], own));
+    return s;
+}
