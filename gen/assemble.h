@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 /* *cubin is malloc'd. *report (malloc'd text, may be NULL) is the assembler's own account of registers and spills. */
-kvk_status assemble_ptx(const struct assembler *assembler, const char *ptx, const char *arch, void **cubin, size_t *bytes,
-                        char **report, kvk_error *err);
+kvk_status assemble_ptx(const struct assembler *assembler, const char *ptx, const char *arch, int quick, void **cubin,
+                        size_t *bytes, char **report, kvk_error *err);
 
 #endif

@@ -45,8 +45,8 @@ static kvk_status nvptx_code(const struct target *target, int assemble, struct l
         return status;
     void *cubin;
     size_t bytes;
-    status =
-        assemble_ptx(&assembler, code->bytes, target->name, &cubin, &bytes, &code->report, err);
+    status = assemble_ptx(&assembler, code->bytes, target->name, code->quick, &cubin, &bytes,
+                          &code->report, err);
     if (status)
         return status;
     status = keep(out, emit, GEN_EMIT_CUBIN, cubin, bytes, err);

@@ -15,6 +15,7 @@ struct output_code {
     void *bytes; /* malloc'd */
     size_t size;
     const char *format; /* "ptx", "cubin", "hsaco", "host" */
+    int quick;          /* in: the assembler may spend less time */
     char *report;       /* the assembler's own account, or NULL */
 };
 

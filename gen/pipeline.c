@@ -121,7 +121,7 @@ static kvk_status seal(struct job *j, const struct output_code *code)
 
 static kvk_status emit(struct job *j)
 {
-    struct output_code code = {0};
+    struct output_code code = {.quick = j->plan.quick};
     kvk_status status = output_code(j->plan.target, j->request->assemble, j->lower, &j->manifest,
                                     j->emit, j->out, &code, j->err);
     if (!status)

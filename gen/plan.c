@@ -183,11 +183,14 @@ int plan_tile_bytes(const struct plan *p)
     return p->images ? query : most(query, plan_join_bytes(p));
 }
 
-/* What a step leaves to a rare branch. */
+/* What a step leaves to a rare branch. Both keep more in registers, which kernels that hold a step in
+** flight do not have: there they spilled, and gained 1 % where they did not (decode, sm_90a). */
 static void plan_sums(struct plan *p)
 {
     bool affine = p->spec.value.kind == CODEC_AFFINE && p->value_operand == OPERAND_F16;
-    p->lazy_reference = (p->target->flags & TF_VOTE) != 0;
+    bool room = p->kind == KIND_UNIFIED && !p->min_ctas;
+    bool spare = p->images || room || p->target->family == FAMILY_HOST;
+    p->lazy_reference = spare && p->target->flags & TF_VOTE;
     because(p, "lazy_reference", "%s",
             p->lazy_reference
                 ? "moved when a score passes it by 2^8: a vote instead of a maximum over lanes"
@@ -403,10 +406,20 @@ static void plan_shape(struct plan *p, bool images)
     plan_tables(p);
     bool wanted = images && p->set.value[PLAN_images] != 0 && images_help(p);
     plan_warps(p, wanted ? image_warps(p) : ATTEND_WARPS);
-    plan_sums(p);
     plan_step(p);
     plan_images(p, wanted);
     plan_turn(p);
+}
+
+/* Where kernels of the quick assembler were measured to be as fast: few long chains to interleave. */
+static void plan_quick(struct plan *p)
+{
+    bool easy = p->images && p->geo.layout == LAYOUT_SOA && p->geo.head_size == 128 &&
+                p->spec.key.bits >= 4;
+    p->quick = pick(p, PLAN_quick, p->target->family == FAMILY_NVPTX && easy);
+    because(p, "quick", "%s",
+            p->quick ? "the assembler needs 30 ms less, the kernel takes as long (measured, sm_90a)"
+                     : "the assembler takes its time");
 }
 
 static void plan_attend(struct plan *p)
@@ -420,7 +433,8 @@ static void plan_attend(struct plan *p)
     bool plain = p->paged_subtiles && p->prefetch && !p->geo.options &&
                  p->key_operand == OPERAND_F16 && !p->slot.key.norm_at_read &&
                  !p->slot.value.norm_at_read;
-    bool tight = plain && (p->narrow ? p->geo.head_size <= 256
+    int code_bits = p->geo.head_size * (p->spec.key.bits + p->spec.value.bits);
+    bool tight = plain && (p->narrow ? code_bits <= 256 * 12 && p->spec.key.bits != 3
                                      : p->spec.key.bits <= 4 && p->geo.head_size <= 128 &&
                                            p->subtiles == 1); /* else it would spill */
     int fit = TIGHT_WARPS / p->warps;                         /* 3, but where a table sets warps */
@@ -430,6 +444,8 @@ static void plan_attend(struct plan *p)
             p->min_ctas ? "168 registers a thread: 12 warps hide more latency than the registers "
                           "would (measured, sm_90a)"
                         : "the assembler may use all registers");
+    plan_sums(p);
+    plan_quick(p);
 }
 
 static kvk_status refuse(const struct plan *p, kvk_error *err, const char *field, int value,
@@ -492,6 +508,8 @@ static kvk_status check_set(const struct plan *p, kvk_error *err)
                           "fewer, or fewer warps: they do not fit shared memory");
     if (p->target->family != FAMILY_NVPTX && set[PLAN_min_ctas] > 0)
         return refuse_set(p, err, PLAN_min_ctas, "0: only sm_ targets limit registers");
+    if (p->target->family != FAMILY_NVPTX && set[PLAN_quick] > 0)
+        return refuse_set(p, err, PLAN_quick, "0: only sm_ targets have an assembler of their own");
     return KVK_OK;
 }
 
@@ -625,6 +643,7 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         if (p->images)
             put_field(&t, p, "image_padding", p->image_padding);
         put_field(&t, p, "min_ctas", p->min_ctas);
+        put_field(&t, p, "quick", p->quick);
         put_field(&t, p, "held_masks", p->held_masks);
         put_field(&t, p, "spread_tables", p->spread_tables);
         put_operand(&t, p, "key_operand", p->key_operand);

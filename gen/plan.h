@@ -68,6 +68,7 @@ struct plan {
     int held_masks;           /* 1: masks of value codes are kept in registers */
     int spread_tables;        /* 1: look-up tables have a copy for every lane */
     enum plan_operand key_operand, value_operand; /* how K and Q, V and P meet in the matrix unit */
+    int quick;                /* 1: the assembler may spend less time */
     int max_registers;        /* nvptx: cap handed to the assembler, 0 = none */
     int min_ctas;             /* CTAs a multiprocessor that registers are limited for, 0 = none */
     struct { const char *field; char text[120]; } why[24];

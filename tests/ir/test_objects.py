@@ -12,7 +12,8 @@ sm_: the pinned PTX version; parameters equal abi.def; mma.sync in decode and un
 reports no spills (skipped where there is no assembler); from sm_90 on, nothing of global memory before griddepcontrol.wait (in
 the machine code as well, where nvdisasm is there).
 
-A small core by default; --full: every preset x kind x head size 64, 128, 256 x gqa 1, 4, 8 x layout. --spills prints a
+A small core by default; --full: every preset x kind x head size 64, 128, 256 x gqa 1, 4, 8 x layout, and
+attention for sm_ targets also with gqa 3 and 16, pages of 32 and 64 and the float presets. --spills prints a
 table of registers, spills and scratch of each kernel too. KVKILN names the executable; else out/bin/kvkiln.
 """
 import argparse
@@ -39,7 +40,9 @@ SCALED = ["ultraquant_4bit_e4m3q"]
 OPTIONS = ["soft_cap+alibi"]
 TYPES = {"PTR": (8, "u64"), "I64": (8, "u64"), "I32": (4, "u32"), "F32": (4, "f32")}
 
-# What the core builds: (targets, presets, kinds, layouts, head sizes, gqa, options of attention)
+FLOATS = ["bf16", "fp8_e4m3", "mxfp4", "nvfp4"]
+
+# What the core builds: (targets, presets, kinds, layouts, head sizes, gqa, options of attention, pages; 16 where left out)
 CORE = [
     (["gfx942", "gfx1100"], PRESETS, KINDS, [], [128], [4], ["none"]),
     (["gfx950", "gfx1201"], PRESETS, ATTEND, ["aos"], [128], [4], ["none"]),
@@ -50,9 +53,14 @@ CORE = [
     (["gfx942", "gfx1201", "sm_80", "sm_90a"], PRESETS[1:2], ATTEND, ["aos"], [128], [8], OPTIONS),
     (["gfx942", "gfx1201", "sm_80", "sm_90a"], [f"{ROOT}/tests/ir/values.lua"], ATTEND, ["aos"], [128], [4], ["none"]),
     (["sm_80", "sm_90a", "sm_120a"], [f"{ROOT}/tests/ir/values.lua"], ATTEND, ["aos"], [256], [8], ["none"]),
+    (["sm_90a", "sm_100a", "sm_120a"], PRESETS[:4], ["decode"], ["soa"], [128], [8], ["none"], [16, 32]),
+    (["sm_90a", "sm_120a"], FLOATS[1:2], ["decode"], ["aos"], [128, 256], [4], ["none"]),
 ]
 FULL = [([target], PRESETS, KINDS, [], [64, 128, 256], [1, 4, 8], ["none"]) for target in GFX + SM] + \
     [([target], PRESETS, ATTEND, [], [64, 128, 256], [1, 4, 8], OPTIONS) for target in GFX + SM] + \
+    [([target], PRESETS + FLOATS, ATTEND, [], [64, 128, 256], [3, 16], ["none"], [16, 64]) for target in SM] + \
+    [([target], FLOATS, ATTEND, [], [64, 128, 256], [1, 4, 8], ["none"], [16, 32]) for target in SM] + \
+    [([target], PRESETS, ATTEND, [], [64, 128, 256], [1, 4, 8], ["none"], [32]) for target in SM] + \
     [([target], SCALED, ATTEND, [], [64, 128, 256], [1, 4, 8], ["none"]) for target in GFX]
 
 
@@ -311,13 +319,15 @@ def facts_sm(path):
 
 def build(kvkiln, group, folder):
     """Runs the command line; returns {path: target} of the sealed objects and what it said."""
-    targets, presets, kinds, layouts, sizes, gqas, options = group
+    targets, presets, kinds, layouts, sizes, gqas, options, *pages = group
     found, said = {}, ""
     for target in targets:
         out = os.path.join(folder, target)
         command = [kvkiln, "build", *presets, "--target", target, "--kind", ",".join(kinds), "--head-size",
                    ",".join(map(str, sizes)), "--gqa", ",".join(map(str, gqas)), "--options", ",".join(options), "--emit",
                    "object" if target.startswith("gfx") else "ptx,object", "-o", out]
+        if pages:
+            command += ["--page", ",".join(map(str, pages[0]))]
         if layouts:
             command += ["--layout", ",".join(layouts)]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
@@ -332,9 +342,9 @@ def build(kvkiln, group, folder):
 
 
 def expected(group):
-    targets, presets, kinds, layouts, sizes, gqas, options = group
+    targets, presets, kinds, layouts, sizes, gqas, options, *pages = group
     of = {p: len([x for x in (layouts or ["aos", "soa"]) if p.startswith("turbo") or x == "aos"]) for p in presets}
-    return len(targets) * sum(of.values()) * len(kinds) * len(sizes) * len(gqas) * len(options)
+    return len(targets) * sum(of.values()) * len(kinds) * len(sizes) * len(gqas) * len(options) * len(pages[0] if pages else [16])
 
 
 def check_one(path, target):
