@@ -55,7 +55,7 @@ static void what_is_no_table_is_refused_with_its_line(void **state)
     rejects("return {\n  {", "t.lua:2: row: the end: accepted " KEYS);
     rejects("return {\n\n { kind = \"decode\", warp = 3 } }", "t.lua:3: row: warp: accepted " KEYS);
     rejects("return {\n { kind = \"decode\", plan = { warp = 3 } } }",
-            "t.lua:2: plan: warp: accepted keys narrow warps subtiles prefetch images min_ctas spread_tables ");
+            "t.lua:2: plan: warp: accepted keys narrow warps subtiles prefetch images min_ctas spread_tables quick ");
     rejects("return {\n { kind = \"decode\",\n plan = { warps = 32 } } }",
             "t.lua:3: warps: 32: accepted 1..16");
     rejects("return { { kind = \"decode\", plan = { warps = -1 } } }",
@@ -289,6 +289,7 @@ static void values_that_do_not_suit_are_refused_or_left_out(void **state)
     } cases[] = {{"decode", "warps=3", "sm_90a", "warps 3"},
                  {"decode", "min_ctas=2", "gfx942", "min_ctas 2"},
                  {"decode", "min_ctas=2", "x86-64-v3", "min_ctas 2"},
+                 {"decode", "quick=1", "x86-64-v3", "quick 1"},
                  {"decode", "subtiles=1", "gfx950", "subtiles 1"},
                  {"store", "warps=8", "sm_90a", "warps 8"}};
     struct plan plan, ruled;
