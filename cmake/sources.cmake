@@ -93,6 +93,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_output.c
   templates/part_reference.c templates/part_image.c
   templates/part_pack.c
+  templates/part_place.c
   templates/part_query.c
   templates/part_rotate.c
   templates/part_rowpair.c
@@ -368,6 +369,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_finite.h
   templates/part_index.h
   templates/part_pack.h
+  templates/part_place.h
   templates/part_rowpair.h
   templates/part_rows.h
   templates/part_rowvec.h

@@ -136,6 +136,7 @@ bool kb_grid_wait(struct kb *k)
     if (!(k->target->flags & TF_GRID_WAIT))
         return false;
     k->target->ops->grid_wait(k);
+    k->waited = true;
     LLVMBasicBlockRef after = new_block(k, "begin");
     LLVMBuildBr(k->builder, after);
     LLVMPositionBuilderAtEnd(k->builder, after);

@@ -30,6 +30,7 @@ struct kb {
     size_t shared_used;
     val shared_base, tid, cta, lane, warp; /* made once, in the entry block */
     int tables;
+    bool waited; /* kb_grid_wait */
 };
 
 /* Builder state for one module. The context is owned by the caller. */

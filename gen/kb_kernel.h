@@ -39,8 +39,8 @@ val kb_funnel(struct kb *k, val lo, val hi, val shift);
 val kb_mask_merge(struct kb *k, val x, unsigned mask, unsigned bits); /* i32: (x & mask) | bits */
 /* two e4m3fn (or e5m2) bytes, i16 -> i32 f16 pair; NULL where the target has no such conversion */
 val kb_fp8_pair(struct kb *k, bool e5m2, val bytes);
-/* A kernel's first act, by all threads: what the kernels before it on its stream wrote may be read, and what they read written.
-** false: the target has no launches that overlap, and nothing was emitted. */
+/* By all threads, before the kernel touches global memory: what the kernels before it on its stream wrote may then be read, and
+** what they read written. false: the target has no launches that overlap, and nothing was emitted. */
 bool kb_grid_wait(struct kb *k);
 void kb_barrier(struct kb *k);   /* CTA: memory of the CTA is ordered */
 void kb_warp_sync(struct kb *k); /* warp: shared memory written before is visible after */

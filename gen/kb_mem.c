@@ -127,6 +127,7 @@ void kb_entry_begin(struct kb *k, const char *symbol, const char *abi, int threa
         kb_fail(k, "abi.def: %s has %d bytes of parameters, no multiple of 8", abi, abi_bytes(abi));
     k->nparams = 0;
     k->shared_used = 0;
+    k->waited = false;
     ops->entry(k, symbol, abi, threads);
     k->shared_base = ops->shared_base(k);
     k->tid = ops->tid(k);

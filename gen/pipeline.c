@@ -34,9 +34,9 @@ static const struct {
     enum kind kind;
     const char *abi;
     void (*build)(struct kb *k);
-    int threads;
+    int threads, waits;
 } entries[] = {
-#define ENTRY(kind, abi, template, threads) {kind, #abi, template, threads},
+#define ENTRY(kind, abi, template, threads, waits) {kind, #abi, template, threads, waits},
 #include "../templates/kinds.def"
 #undef ENTRY
 };
@@ -89,8 +89,12 @@ static kvk_status build(struct job *j)
         symbol_of(j, entries[i].abi, symbol, sizeof symbol);
         int threads = entries[i].threads ? entries[i].threads : j->plan.threads;
         kb_entry_begin(&k, symbol, entries[i].abi, threads);
-        j->manifest.grid_wait = kb_grid_wait(&k);
+        if (entries[i].waits)
+            kb_grid_wait(&k);
         entries[i].build(&k);
+        if (!k.waited && j->plan.target->flags & TF_GRID_WAIT)
+            kb_fail(&k, "%s does not wait for the kernels before it", entries[i].abi);
+        j->manifest.grid_wait = k.waited;
         kb_entry_end(&k);
         manifest_entry(&j->manifest, entries[i].abi, symbol, threads, kb_shared_used(&k));
     }

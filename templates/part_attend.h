@@ -86,11 +86,13 @@ struct attend_codes {
 ** branch. */
 void attend_begin(struct kb *k, struct attend *a, val head);
 
-/* part_query.c: rows `member`, `member + members`, ... of this warp's tile into shared memory; a
-** CTA barrier must follow. row_pointer gives the address of a row's query; rows past the last must
-** point to some valid row. */
-void attend_load_query(struct kb *k, struct attend *a, val tile, val member, val members, val scale,
-                       val (*row_pointer)(struct kb *k, void *data, val row), void *data);
+/* part_query.c: rows `member`, `member + members`, ... of this warp's tile into shared memory; a CTA barrier must follow. */
+struct query_rows {
+    val (*pointer)(struct kb *k, void *data, val row); /* of a row's query; past the last some valid row's */
+    void *data;
+    val exist; /* i32, or NULL: all do */
+};
+void attend_load_query(struct kb *k, struct attend *a, val tile, val member, val members, val scale, const struct query_rows *q);
 void attend_row_scales(struct kb *k, struct attend *a);
 /* What a kernel's options need of a row: its position, its head's slope. Fills row `i`. */
 void attend_row_options(struct kb *k, struct attend *a, int i, val position, val head, val valid);

@@ -6,7 +6,7 @@
 
 #include "part_reference.h"
 
-enum { TOKENS = 16, BAR_BYTES = 8 };
+enum { TOKENS = 16, BAR_BYTES = 8, MOST_IMAGES = 16 };
 
 static int slots(const struct plan *p) { return p->warps * p->images; }
 
@@ -179,23 +179,29 @@ static void fill(struct kb *k, const struct attend *a, const struct image *im, c
     kb_loop_end(K, &loop);
 }
 
-/* The steps that a group begins with, by its first lane. */
+/* The steps that a group begins with, by its first lane; their page numbers are looked up together. */
 static void first_fills(struct kb *k, const struct attend *a, const struct image *im, val start,
                         val end)
 {
     val leads = kb_icmpi(K, KB_EQ, kb_or(K, im->member, kb_lane(K)), 0);
+    int subtiles = a->plan->subtiles, n = a->plan->images * subtiles;
     struct {
-        val i, start, slot, bar;
-    } c = {kb_i32(K, 0), start, kb_i32(K, 0), im->full};
-    struct kb_if leader = kb_if(K, kb_and(K, leads, kb_icmpi(K, KB_NE, im->tokens, 0)));
+        val i, start, slot, bar, pages[MOST_IMAGES * ATTEND_SUBTILES];
+    } c = {kb_i32(K, 0), start, kb_i32(K, 0), im->full, {NULL}};
+    val any = kb_and(K, leads, kb_icmp(K, KB_SLT, start, end));
+    struct kb_if leader = kb_if(K, kb_and(K, any, kb_icmpi(K, KB_NE, im->tokens, 0)));
+    for (int i = 0; i < a->plan->images; i++) {
+        val at = kb_add(K, start, kb_muli(K, a->stride, i));
+        step_pages(K, a, at, c.pages + i * subtiles);
+    }
     struct kb_loop loop;
-    kb_loop_begin(K, &loop, (val *)&c, 4);
+    kb_loop_begin(K, &loop, (val *)&c, sizeof c / sizeof(val));
     val more = kb_icmp(K, KB_SLT, c.start, end), room = kb_icmpi(K, KB_SLT, c.i, a->plan->images);
     kb_loop_while(K, &loop, kb_and(K, more, room));
     loop.rolled = true;
-    val pages[ATTEND_SUBTILES];
-    step_pages(K, a, c.start, pages);
-    fill(K, a, im, pages, c.slot, c.bar);
+    fill(K, a, im, c.pages, c.slot, c.bar);
+    for (int i = subtiles; i < n; i++)
+        c.pages[i - subtiles] = c.pages[i];
     c.i = kb_addi(K, c.i, 1);
     c.start = kb_add(K, c.start, a->stride);
     c.slot = kb_add(K, c.slot, im->step_bytes);
@@ -203,6 +209,18 @@ static void first_fills(struct kb *k, const struct attend *a, const struct image
     kb_loop_end(K, &loop);
     kb_endif(K, &leader);
     kb_warp_sync(K);
+}
+
+static val first_start(struct kb *k, const struct plan *p, const struct image *im, val start)
+{
+    return kb_add(K, start, kb_muli(K, im->group, (long long)TOKENS * p->subtiles));
+}
+
+void attend_image_begin_range(struct kb *k, const struct attend *a, const struct image *im,
+                              val start, val end)
+{
+    val first = first_start(K, a->plan, im, start);
+    first_fills(K, a, im, first, end);
 }
 
 /* Units row by row of `row` units, `step` bytes apart, to where an image has tokens, or, `im`
@@ -354,10 +372,8 @@ void attend_image_range(struct kb *k, const struct attend *a, const struct image
     const struct plan *p = a->plan;
     struct attend v = view(K, a, im);
     struct turn c = {.index = kb_i32(K, 0), .phase = kb_i32(K, 0)};
-    c.start = kb_add(K, start, kb_muli(K, im->group, (long long)TOKENS * p->subtiles));
+    c.start = first_start(K, p, im, start);
     attend_clear(K, a, &c.sums);
-    if (p->bulk)
-        first_fills(K, a, im, c.start, end);
     struct kb_loop loop;
     kb_loop_begin(K, &loop, (val *)&c, sizeof c / sizeof(val));
     kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c.start, end));

@@ -26,6 +26,8 @@ struct image {
 
 /* Places and barriers; a CTA barrier must follow. Call once, outside any branch. */
 void attend_image_begin(struct kb *k, struct image *im);
+/* Asks for the first pages of [start, end), where plan->bulk: once, any time before attend_image_range of the same. */
+void attend_image_begin_range(struct kb *k, const struct attend *a, const struct image *im, val start, val end);
 /* attend_range over [start, end) of the CTA, `a` being that of the warp's head; joins come after. */
 void attend_image_range(struct kb *k, const struct attend *a, const struct image *im, val start, val end,
                         struct attend_sums *s);

@@ -94,6 +94,10 @@ static void store_row(struct kb *k, const struct plan *p, const struct rowvec *v
     store_elements(K, rest, v->e, type, kb_offseti(K, at, plane_bytes(p)));
 }
 
+struct row_facts {
+    val down, up, sum; /* powers of two; of its elements, affine keys, else NULL */
+};
+
 static void prepare_row(struct kb *k, const struct plan *p, struct rowvec *v, val *down, val *up)
 {
     if (p->spec.key.rotation == ROTATION_HADAMARD)
@@ -110,11 +114,33 @@ static void prepare_row(struct kb *k, const struct plan *p, struct rowvec *v, va
         v->x[i] = kb_fmul(K, v->x[i], *down);
 }
 
+/* One row, ready to be stored; zeros if it is not below `exist` (NULL: all are), without the time that a
+** row takes. */
+static void load_row(struct kb *k, const struct plan *p, struct rowvec *v,
+                     const struct query_rows *q, val row, struct row_facts *f)
+{
+    int type = p->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
+    struct kb_if exists = {0};
+    if (q->exist)
+        exists = kb_if(K, kb_icmp(K, KB_SLT, row, q->exist));
+    rowvec_load(K, v, type, q->pointer(K, q->data, row));
+    prepare_row(K, p, v, &f->down, &f->up);
+    f->sum = p->spec.key.kind == CODEC_AFFINE ? rowvec_sum(K, v, v->x) : NULL;
+    if (!q->exist)
+        return;
+    kb_endif(K, &exists);
+    val zero = kb_f32(K, 0);
+    for (int i = 0; i < v->e; i++)
+        v->x[i] = kb_merge(K, &exists, v->x[i], zero);
+    f->up = kb_merge(K, &exists, f->up, zero);
+    if (f->sum)
+        f->sum = kb_merge(K, &exists, f->sum, zero);
+}
+
 void attend_load_query(struct kb *k, struct attend *a, val tile, val member, val members, val scale,
-                       val (*row_pointer)(struct kb *k, void *data, val row), void *data)
+                       const struct query_rows *q)
 {
     const struct plan *p = a->plan;
-    int type = p->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
     val scale2 =
         kb_fmul(K, scale, kb_f32(K, 1.4426950408889634)); /* log2 e: scores in log2 units */
     val row = member;
@@ -122,23 +148,21 @@ void attend_load_query(struct kb *k, struct attend *a, val tile, val member, val
     kb_loop_begin(K, &rows, &row, 1);
     kb_loop_while(K, &rows, kb_icmpi(K, KB_SLT, row, p->mma.rows));
     struct rowvec v;
-    val down, up;
+    struct row_facts f;
     rowvec_make(K, &v, p->geo.head_size);
-    rowvec_load(K, &v, type, row_pointer(K, data, row));
-    prepare_row(K, p, &v, &down, &up);
-    val sum = p->spec.key.kind == CODEC_AFFINE ? rowvec_sum(K, &v, v.x) : NULL;
+    load_row(K, p, &v, q, row, &f);
     val column = kb_muli(K, kb_lane(K), v.e * (p->key_operand == OPERAND_SCALED ? 1 : 2));
     if (p->swizzled)
         column = kb_xor(K, column, unit_bits(K, p, row, kb_divi(K, column, p->geo.head_size / 2)));
     val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
     struct rowvec_if active = rowvec_if_active(K, &v);
     store_row(K, p, &v, kb_offset(K, tile, at));
-    val factor = kb_fmul(K, up, scale2); /* the maximum is only known to active lanes */
+    val factor = kb_fmul(K, f.up, scale2); /* the maximum is only known to active lanes */
     val factors = kb_offseti(K, tile, planes(p) * plane_bytes(p));
     factors = kb_offset(K, factors, kb_shli(K, row, 2));
     kb_store(K, factor, factors, 4);
-    if (sum)
-        kb_store(K, sum, kb_offseti(K, factors, p->mma.rows * 4), 4);
+    if (f.sum)
+        kb_store(K, f.sum, kb_offseti(K, factors, p->mma.rows * 4), 4);
     rowvec_endif(K, &active);
     row = kb_add(K, row, members);
     kb_loop_end(K, &rows);

@@ -132,8 +132,8 @@ void template_unified(struct kb *k)
     val row_warp = kb_divi(K, kb_warp(K), p->dim_warps);
     val tile = kb_offset(K, tiles, kb_muli(K, row_warp, plan_query_bytes(p)));
     val member = kb_remi(K, kb_warp(K), p->dim_warps);
-    attend_load_query(K, &a, tile, member, kb_i32(K, p->dim_warps), kb_param(K, "scale"),
-                      rows_query, &w.rows);
+    const struct query_rows query = {.pointer = rows_query, .data = &w.rows};
+    attend_load_query(K, &a, tile, member, kb_i32(K, p->dim_warps), kb_param(K, "scale"), &query);
     kb_barrier(K);
     attend_row_scales(K, &a);
     visible_range(K, &a, &w, &start, &end);
