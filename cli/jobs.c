@@ -32,7 +32,7 @@ static const struct argp_option options[] = {
     {"value-head-size", OPT_VALUE_HEAD, "D,...", 0, "head size of values (default: that of keys)",
      1},
     {"gqa", OPT_GQA, "N,...", 0, "query heads a KV head (default 4)", 1},
-    {"layout", OPT_LAYOUT, "L,...", 0, "aos, soa", 1},
+    {"layout", OPT_LAYOUT, "L,...", 0, "aos, soa, native", 1},
     {"dtype", OPT_DTYPE, "T,...", 0, "bf16 (default), fp16", 1},
     {"page", OPT_PAGE, "N,...", 0, "tokens a page (default 16)", 1},
     {"options", OPT_OPTIONS, "O,...", 0,
@@ -206,8 +206,15 @@ struct expansion {
     struct chosen_target targets[JOBS_LIST];
     int ntargets;
     struct jobs *jobs;
-    int cap;
+    int cap, every_layout; /* none was named: those that a shape does not have are left out */
 };
+
+/* gen/native.c says it at length to those who name the layout. */
+static int has_layout(const struct gen_request *r)
+{
+    return strcmp(r->layout, "native") != 0 ||
+           (r->head_size % 64 == 0 && r->value_head_size % 64 == 0 && r->page_tokens % 16 == 0);
+}
 
 static void add(struct expansion *e, const struct job *job)
 {
@@ -240,7 +247,8 @@ static void expand_geometry(struct expansion *e, struct job *job)
                         r->gqa = (int)e->gqas.items[g];
                         r->page_tokens = (int)e->pages.items[p];
                         r->dtype = cli_dtype(e->dtypes.items[d]);
-                        add(e, job);
+                        if (!e->every_layout || has_layout(r))
+                            add(e, job);
                     }
 }
 
@@ -254,6 +262,15 @@ static void expand_options(struct expansion *e, struct job job)
     }
 }
 
+static const char *constant_name(const char *layout)
+{
+    static const char *const names[] = {"aos", "soa", "native"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(layout, names[i]))
+            return names[i];
+    return layout;
+}
+
 static void expand_spec(struct expansion *e, const char *spec, const char *text,
                         const struct text_list *layouts)
 {
@@ -264,9 +281,7 @@ static void expand_spec(struct expansion *e, const char *spec, const char *text,
             for (int k = 0; k < e->kinds.count; k++) {
                 job.family = e->targets[t].family;
                 job.request.target = e->targets[t].name;
-                job.request.layout = !strcmp(layouts->items[l], "soa")   ? "soa"
-                                     : !strcmp(layouts->items[l], "aos") ? "aos"
-                                                                         : layouts->items[l];
+                job.request.layout = constant_name(layouts->items[l]);
                 job.request.kind = e->kinds.items[k];
                 expand_options(e, job);
             }
@@ -292,6 +307,7 @@ static void expand_all(struct expansion *e, const struct job_lists *lists,
                 if (left_out == JOBS_ALL || !layouts.count)
                     layouts.items[layouts.count++] = word;
         }
+        e->every_layout = !lists->layouts.count && left_out == JOBS_ALL;
         /* words are in `words` only for this turn: expand_spec keeps constants instead */
         expand_spec(e, lists->specs[i], *text, &layouts);
     }

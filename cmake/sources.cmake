@@ -56,6 +56,7 @@ set(KVKILN_GEN_SOURCES
   gen/lower.c
   gen/manifest.c
   gen/name.c
+  gen/native.c
   gen/output.c
   gen/pipeline.c
   gen/plan.c
@@ -84,6 +85,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_encode_float.c
   templates/part_finite.c
   templates/part_index.c
+  templates/part_native.c templates/part_native_store.c
   templates/part_join.c templates/part_key.c
   templates/part_splits.c
   templates/part_squares.c
@@ -113,6 +115,7 @@ set(KVKILN_GEN_SOURCES
 
 set(KVKILN_SPEC_SOURCES # what reads a spec: for the tool that embeds their texts
   gen/codebook.c
+  gen/native.c
   gen/request.c
   gen/spec.c
   gen/spec_fields.c
@@ -209,6 +212,7 @@ set(KVKILN_REF_SOURCES # the oracle
   tests/ref/ref_codebook.c
   tests/ref/ref_dequant.c
   tests/ref/ref_format.c
+  tests/ref/ref_native.c
   tests/ref/ref_page.c
   tests/ref/ref_rotate.c
   tests/ref/ref_store.c)
@@ -221,6 +225,7 @@ set(KVKILN_NUM_SOURCES
   tests/num/check_dequant.c
   tests/num/check_fp8.c
   tests/num/check_merge.c
+  tests/num/check_native.c
   tests/num/check_options.c
   tests/num/check_store.c
   tests/num/check_tiled.c
@@ -354,6 +359,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   gen/lower.h
   gen/manifest.h
   gen/name.h
+  gen/native.h
   gen/output.h
   gen/pipeline.h
   gen/plan.h
@@ -368,6 +374,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_encode.h
   templates/part_finite.h
   templates/part_index.h
+  templates/part_native.h templates/part_native_place.h
   templates/part_pack.h
   templates/part_place.h
   templates/part_rowpair.h

@@ -55,9 +55,10 @@ size_t name_format(const char *kind, const char *spec_name, const struct geometr
         return 0;
     if (g->value_head_size != g->head_size)
         snprintf(value_head, sizeof value_head, "x%d", g->value_head_size);
-    int n = snprintf(name, cap, "%s.%s.%s.d%d%s.g%d.%s.p%d%s%s", kind, spec_name,
-                     layout_name(g->layout), g->head_size, value_head, g->gqa,
-                     g->dtype == KVK_FLOAT16 ? "f16" : "bf16", g->page_tokens, suffix[0], suffix[1]);
+    int n =
+        snprintf(name, cap, "%s.%s.%s.d%d%s.g%d.%s.p%d%s%s", kind, spec_name,
+                 layout_name(g->layout), g->head_size, value_head, g->gqa,
+                 g->dtype == KVK_FLOAT16 ? "f16" : "bf16", g->page_tokens, suffix[0], suffix[1]);
     return n > 0 ? (size_t)n : 0;
 }
 
@@ -124,7 +125,7 @@ static const char *parse(const char *name, struct kernel_name *out)
     if (!take_part(&p, out->spec, sizeof out->spec) || !is_spec_name(out->spec))
         return "spec: accepted 1..63 characters of [a-z0-9_]";
     if (!take_part(&p, layout, sizeof layout) || layout_from_name(layout) < 0)
-        return "layout: accepted aos, soa";
+        return "layout: accepted aos, soa, native";
     out->geometry.layout = (enum layout)layout_from_name(layout);
     for (int i = 0; i < NOPTIONS; i++)
         if (strstr(p, options[i].text))

@@ -50,7 +50,7 @@ kvk_status pipeline_plan(const struct gen_request *r, struct plan *plan, kvk_err
     int layout = layout_from_name(r->layout), kind = kind_from_name(r->kind);
     const struct target *target = target_find(r->target);
     if (layout < 0)
-        return ERR(err, KVK_E_ARG, "layout: %s: accepted aos, soa", r->layout);
+        return ERR(err, KVK_E_ARG, "layout: %s: accepted aos, soa, native", r->layout);
     if (kind < 0)
         return ERR(err, KVK_E_ARG,
                    "kind: %s: accepted store, decode, unified, dequant, merge, copy", r->kind);

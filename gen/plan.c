@@ -316,8 +316,8 @@ static void plan_step(struct plan *p)
 /* What part_image.c can do: a page is 16 tokens, a warp holds all dims of its rows. */
 static bool images_possible(const struct plan *p)
 {
-    return p->kind == KIND_DECODE && p->geo.page_tokens == 16 && p->dim_warps == 1 &&
-           !p->turn_rows && !p->dims_overlap && p->slot.slot_bytes % 2 == 0 &&
+    return p->geo.layout != LAYOUT_NATIVE && p->kind == KIND_DECODE && p->geo.page_tokens == 16 &&
+           p->dim_warps == 1 && !p->turn_rows && !p->dims_overlap && p->slot.slot_bytes % 2 == 0 &&
            !p->slot.key.scale_bytes && !p->slot.value.scale_bytes;
 }
 
@@ -430,7 +430,8 @@ static void plan_attend(struct plan *p)
         p->nwhy = 0;
         plan_shape(p, false);
     }
-    bool plain = p->paged_subtiles && p->prefetch && !p->geo.options &&
+    bool direct = p->geo.layout == LAYOUT_NATIVE && !p->images; /* planes: more addresses */
+    bool plain = p->paged_subtiles && p->prefetch && !p->geo.options && !direct &&
                  p->key_operand == OPERAND_F16 && !p->slot.key.norm_at_read &&
                  !p->slot.value.norm_at_read;
     int code_bits = p->geo.head_size * (p->spec.key.bits + p->spec.value.bits);

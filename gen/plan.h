@@ -6,6 +6,7 @@
 #define KVKILN_GEN_PLAN_H
 
 #include "../runtime/tuned.h"
+#include "native.h"
 #include "spec.h"
 #include "target.h"
 
@@ -19,18 +20,20 @@ struct side {
     int code_bytes;      /* packed codes */
     int fields;          /* 16-bit fields per (token, head): codebook 1, affine 2, else 0 */
     int scale_bytes;     /* block_float: scales per (token, head), stored right after the codes */
-    int code_offset;     /* aos: in the slot; soa: in the data record. Scales of block_float follow at code_offset + code_bytes */
-    int field_offset[2]; /* aos: in the slot; soa: unused */
-    int field_index[2];  /* soa: f of formats.md section 4 */
+    int code_offset;     /* aos: in the slot; soa: in the data record; native: in the block of 16 tokens */
+    int scale_offset;    /* block_float: likewise, of the scales */
+    int field_offset[2]; /* aos: in the slot; native: in the block, of its first token; soa: unused */
+    int field_index[2];  /* soa, native: f of formats.md section 4 */
     int code_align;      /* power of two that every code_offset address is a multiple of */
     int norm_at_read;    /* codebook: decoded direction is divided by its length when read (aos with norm_correction) */
-    int norm_at_store;   /* codebook: the stored scalar has it folded in (soa with norm_correction) */
+    int norm_at_store;   /* codebook: the stored scalar has it folded in (soa, native with norm_correction) */
+    struct plane plane[NATIVE_PLANES]; /* native.h */
 };
 
 struct slot {
     struct side key, value;
     int slot_bytes;     /* even */
-    int record_bytes;   /* soa: data record of one (token, head); aos: = slot_bytes */
+    int record_bytes;   /* soa: data record of one (token, head); aos: = slot_bytes; native: of 16 tokens of a head */
     int fields;         /* of both sides */
     int alignment;      /* power of two dividing slot_bytes, at most 16 */
 };

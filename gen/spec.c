@@ -34,7 +34,7 @@ int spec_embedded(int index, const char **name, const char **source)
     return 1;
 }
 
-static const char *const layout_names[LAYOUT_COUNT] = {"aos", "soa"};
+static const char *const layout_names[LAYOUT_COUNT] = {"aos", "soa", "native"};
 
 const char *layout_name(enum layout layout)
 {

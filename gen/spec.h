@@ -18,7 +18,7 @@ enum float_format { FLOAT_E4M3, FLOAT_E4B15, FLOAT_E5M2, FLOAT_FP16, FLOAT_BF16 
 enum rotation { ROTATION_NONE, ROTATION_HADAMARD };
 enum block_rule { BLOCK_ULTRAQUANT, BLOCK_MXFP4, BLOCK_NVFP4 };
 enum query_format { QUERY_NATIVE, QUERY_E4M3 };
-enum layout { LAYOUT_AOS, LAYOUT_SOA, LAYOUT_COUNT };
+enum layout { LAYOUT_AOS, LAYOUT_SOA, LAYOUT_NATIVE, LAYOUT_COUNT };
 
 enum { SPEC_MAX_CENTROIDS = 16, SPEC_NAME_MAX = 64 };
 
@@ -27,7 +27,7 @@ struct codec {
     enum codec_kind kind;
     int bits;                /* code width: codebook 2..4, affine 2..8, float 8 or 16, block_float 4 */
     enum rotation rotation;  /* codebook, block_float */
-    int norm_correction;     /* codebook: decoded direction is rescaled to length one (aos: at read, soa: at store) */
+    int norm_correction;     /* codebook: decoded direction is rescaled to length one (aos: at read, soa and native: at store) */
     int ncentroids;          /* codebook: 0 = Lloyd-Max for N(0, 1/D), else 2^bits ascending entries below */
     float centroids[SPEC_MAX_CENTROIDS];
     enum float_format format; /* float */
@@ -83,7 +83,7 @@ kvk_status spec_check_geometry(const struct spec *spec, const struct geometry *g
 /* Embedded preset by index (0, 1, ...): its name and Lua source, or 0 past the last. */
 int spec_embedded(int index, const char **name, const char **source);
 
-const char *layout_name(enum layout layout);         /* "aos", "soa" */
+const char *layout_name(enum layout layout);         /* "aos", "soa", "native" */
 int layout_from_name(const char *name);              /* enum layout or -1 */
 
 #endif

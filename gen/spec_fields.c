@@ -7,6 +7,8 @@
 */
 #include "spec_fields.h"
 
+#include "native.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -251,8 +253,27 @@ int spec_check_layouts(const struct spec *spec, char *fault)
                      block ? "block_float codecs" : "float codecs on both sides");
             return 0;
         }
+        const char *takes = native_codecs(&spec->key, &spec->value);
+        if (layout == LAYOUT_NATIVE && takes) {
+            snprintf(fault, SPEC_FAULT_MAX, "layouts: native: accepted %s (native takes %s)",
+                     block ? "aos" : "aos, soa", takes);
+            return 0;
+        }
     }
     return 1;
+}
+
+void spec_inherit_layouts(struct spec *spec)
+{
+    int kept = 0;
+    for (int i = 0; i < spec->nlayouts; i++)
+        if (spec->nlayouts == 1 || spec->layouts[i] != LAYOUT_NATIVE ||
+            !native_codecs(&spec->key, &spec->value))
+            spec->layouts[kept++] = spec->layouts[i];
+    for (int i = kept; i < spec->nlayouts; i++)
+        spec->layouts[i] =
+            LAYOUT_AOS; /* as unused entries are: equal specs are equal in every byte */
+    spec->nlayouts = kept;
 }
 
 void spec_printable(const char *text, size_t bytes, char *out, size_t cap)

@@ -59,6 +59,8 @@ int spec_centroid_add(const char *where, struct codec *codec, double number, cha
 
 int spec_check_name(const char *name, char *fault);
 int spec_check_layouts(const struct spec *spec, char *fault);
+/* A derived preset that names no layouts: native goes where its codecs have none. */
+void spec_inherit_layouts(struct spec *spec);
 
 /* Copies text for a message: printable ASCII, cut to cap. */
 void spec_printable(const char *text, size_t bytes, char *out, size_t cap);

@@ -495,11 +495,9 @@ static void read_layouts(lua_State *L, struct spec *spec)
     memset(spec->layouts, 0, sizeof spec->layouts);
     for (; lua_rawgeti(L, -1, n + 1) != LUA_TNIL; n++) {
         const char *text = plain_string(L, -1);
-        if (text && !strcmp(text, "native"))
-            refuse(L, "layouts", "", -1, "aos, soa (native is not available yet)");
         int layout = layout_from_name(text);
         if (layout < 0)
-            refuse(L, "layouts", "", -1, "aos, soa");
+            refuse(L, "layouts", "", -1, "aos, soa, native");
         for (int i = 0; i < n; i++)
             if (spec->layouts[i] == (enum layout)layout)
                 refuse(L, "layouts", "", -1, "each layout once");
@@ -523,6 +521,8 @@ static int read_preset(lua_State *L, int table, int derived, struct spec *spec)
         read_side(L, "value", derived, &spec->value);
     if (lua_getfield(L, table, "layouts") != LUA_TNIL)
         read_layouts(L, spec);
+    else
+        spec_inherit_layouts(spec);
     if (lua_getfield(L, table, "query") != LUA_TNIL)
         spec->query = (enum query_format)read_word(L, "query", "", -1, SPEC_QUERY_WORDS,
                                                    spec_preset_accepted("query"));

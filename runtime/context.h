@@ -42,7 +42,7 @@ struct kernel {
 
 /* Geometry of pages, from the manifest (docs: object.h). */
 struct page_facts {
-    int soa;
+    int soa, native; /* neither: aos */
     int64_t slot_bytes, slot_alignment, key_offset, key_bytes, value_offset, value_bytes, record_bytes;
     int64_t field_offset[4];
     int fields;

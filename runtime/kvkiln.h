@@ -150,7 +150,7 @@ struct kvk_options {
 struct kvk_model {
     size_t size;
     const char *spec;        /* preset name, or path of a .lua file */
-    const char *layout;      /* "aos", "soa"; NULL = the spec's first */
+    const char *layout;      /* "aos", "soa", "native"; NULL = the spec's first */
     int kv_heads;            /* G */
     int query_heads;         /* H, a multiple of G */
     int head_size;           /* D of keys and queries */
@@ -164,19 +164,21 @@ struct kvk_model {
                                 "" for rules alone (docs/tuning.md); NULL: the tables */
 };
 
-/* Where everything lies. Offsets are inside a slot (aos) or a page (soa). */
+/* Where everything lies (docs/layouts.md). Offsets are inside a slot (aos), a page (soa) or a block of 16 tokens of a head
+** (native). */
 struct kvk_layout {
     size_t size;
     size_t slot_bytes;       /* one token of one KV head, padded to even */
     size_t page_bytes;       /* P tokens of G heads */
     size_t slot_alignment;   /* every stride and the pool must be multiples of it; the pool itself of 16 */
-    size_t position_stride;  /* aos: bytes from a token to the next (token-major); soa: of its data record */
-    size_t head_stride;      /* aos: bytes from a head to the next; soa: of its data record */
+    size_t position_stride;  /* aos: bytes from a token to the next (token-major); soa: of its data record; native: of its block */
+    size_t head_stride;      /* aos: bytes from a head to the next; soa: of its data record; native: of its block */
     size_t key_offset, key_bytes;     /* key codes */
     size_t value_offset, value_bytes; /* value codes */
-    size_t meta_offset;      /* soa: start of the field region in a page; aos: 0 */
+    size_t meta_offset;      /* soa: start of the field region in a page; native: in a block; aos: 0 */
     int fields;              /* 16-bit fields a slot; order: key fields, value fields */
-    size_t field_offset[4];  /* aos: of each field in a slot; soa: of field f of head 0, token 0 in a page */
+    size_t field_offset[4];  /* aos: of each field in a slot; soa: of field f of head 0, token 0 in a page;
+                                native: of token 0 in a block */
     double ratio;            /* 16-bit K and V bytes over slot bytes */
     const char *signature;   /* "kvk1:..." borrowed: format, layout, head sizes, page, flavour; equal = interchangeable pages */
 };
@@ -190,7 +192,7 @@ struct kvk_limits {
     int32_t batch_invariant; /* 1: calls may set it, and then need room that grows with context */
 };
 
-/* A paged pool. Strides in bytes; 0 = dense, token-major. soa takes only a page stride. */
+/* A paged pool. Strides in bytes; 0 = dense, token-major. soa and native take only a page stride. */
 struct kvk_pool {
     void *data;
     int64_t pages;           /* pages that may be addressed: slots at or beyond pages * P are never touched */

@@ -101,17 +101,19 @@ static kvk_status overlap_check(const kvk_kernels *k, const struct kvk_pool *poo
     return KVK_OK;
 }
 
-static kvk_status soa_check(const kvk_kernels *k, const struct kvk_pool *pool,
-                            const struct launch_pool *s, const char *where, kvk_error *err)
+/* Layouts whose strides inside a page follow from the shape. */
+static kvk_status fixed_check(const kvk_kernels *k, const struct kvk_pool *pool,
+                              const struct launch_pool *s, const char *where, kvk_error *err)
 {
     const struct page_facts *p = &k->pages;
     int64_t heads = k->shape.kv_heads, page = heads * k->shape.page_tokens * p->slot_bytes;
     if (s->position != heads * p->record_bytes || s->head != p->record_bytes)
         return error_set(err, KVK_E_SHAPE, where,
-                         "pool: layout soa fixes position_stride to %lld and head_stride to %lld, "
+                         "pool: layout %s fixes position_stride to %lld and head_stride to %lld, "
                          "they are %lld and %lld",
-                         (long long)(heads * p->record_bytes), (long long)p->record_bytes,
-                         (long long)pool->position_stride, (long long)pool->head_stride);
+                         k->shape.layout, (long long)(heads * p->record_bytes),
+                         (long long)p->record_bytes, (long long)pool->position_stride,
+                         (long long)pool->head_stride);
     return stride_check(s->page, page, p->slot_alignment, "pool: page_stride", where, err);
 }
 
@@ -120,15 +122,16 @@ kvk_status launch_pool_check(const kvk_kernels *k, const struct kvk_pool *pool,
 {
     const struct page_facts *p = &k->pages;
     const int64_t heads = k->shape.kv_heads, tokens = k->shape.page_tokens;
-    const int64_t record = p->soa ? p->record_bytes : p->slot_bytes;
+    const int fixed = p->soa || p->native;
+    const int64_t record = fixed ? p->record_bytes : p->slot_bytes;
     out->position = pool->position_stride ? pool->position_stride : heads * record;
     out->head = pool->head_stride ? pool->head_stride : record;
     out->page = pool->page_stride ? pool->page_stride : heads * tokens * p->slot_bytes;
     kvk_status status = launch_pointer(pool->data, "pool.data", 16, where, err);
     if (!status)
         status = launch_range(pool->pages, "pool.pages", 0, INT64_MAX / tokens, where, err);
-    if (status || p->soa)
-        return status ? status : soa_check(k, pool, out, where, err);
+    if (status || fixed)
+        return status ? status : fixed_check(k, pool, out, where, err);
     status = stride_check(out->position, p->slot_bytes, p->slot_alignment, "pool: position_stride",
                           where, err);
     if (!status)

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SLOT_MOST_BYTES = 1 << 20 };
+enum { SLOT_MOST_BYTES = 1 << 20, NATIVE_TOKENS = 16 };
 
 /* One "layout.NAME" line, inside 0..most. */
 static kvk_status read_fact(const struct object *object, const char *name, int64_t most,
@@ -32,12 +32,13 @@ static kvk_status read_fields(const struct object *object, struct page_facts *ou
     int64_t fields = 0;
     kvk_status status = read_fact(object, "fields", 4, &fields, err);
     out->fields = (int)fields;
-    for (int i = 0; !status && !out->soa && i < out->fields; i++) {
+    for (int i = 0; !status && !out->soa && i < out->fields;
+         i++) { /* soa's follow from the shape */
         char name[32];
         snprintf(name, sizeof name, "field_offset.%d", i);
         status = read_fact(object, name, SLOT_MOST_BYTES, &out->field_offset[i], err);
     }
-    if (!status && out->soa)
+    if (!status && (out->soa || out->native))
         status = read_fact(object, "record_bytes", SLOT_MOST_BYTES, &out->record_bytes, err);
     return status;
 }
@@ -77,6 +78,7 @@ kvk_status page_facts_read(const struct object *object, const struct shape *shap
         strcmp(layout, shape->layout) != 0)
         return ERR(err, KVK_E_OBJECT, "manifest: layout.name is not \"%s\"", shape->layout);
     out->soa = strcmp(layout, "soa") == 0;
+    out->native = strcmp(layout, "native") == 0;
     if (!object_get(object, "signature", out->signature, sizeof out->signature))
         return ERR(err, KVK_E_OBJECT, "a manifest has no signature");
     const struct {
@@ -107,7 +109,7 @@ kvk_status kvk_layout(const kvk_kernels *k, struct kvk_layout *out, kvk_error *e
     const struct page_facts *p = &k->pages;
     const struct shape *s = &k->shape;
     size_t tokens = (size_t)s->page_tokens, heads = (size_t)s->kv_heads;
-    size_t record = (size_t)(p->soa ? p->record_bytes : p->slot_bytes);
+    size_t record = (size_t)(p->soa || p->native ? p->record_bytes : p->slot_bytes);
     out->slot_bytes = (size_t)p->slot_bytes;
     out->page_bytes = tokens * heads * out->slot_bytes;
     out->slot_alignment = (size_t)p->slot_alignment;
@@ -117,7 +119,9 @@ kvk_status kvk_layout(const kvk_kernels *k, struct kvk_layout *out, kvk_error *e
     out->key_bytes = (size_t)p->key_bytes;
     out->value_offset = (size_t)p->value_offset;
     out->value_bytes = (size_t)p->value_bytes;
-    out->meta_offset = p->soa ? tokens * heads * record : 0;
+    out->meta_offset = p->soa      ? tokens * heads * record
+                       : p->native ? (size_t)(p->value_offset + NATIVE_TOKENS * p->value_bytes)
+                                   : 0;
     out->fields = p->fields;
     for (size_t f = 0; f < 4; f++) {
         out->field_offset[f] = 0;

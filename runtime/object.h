@@ -20,9 +20,10 @@
 **   image_heads N        decode by images of pages: KV heads a CTA takes at most, a divisor of tile_tokens
 **   image_padding N      bytes after every four token rows of an image, where a CTA takes that many
 **   grid_wait 1          every entry begins by waiting for the kernels before it on its stream (kb_grid_wait)
-**   layout.FIELD N       slot_bytes, slot_alignment, key_offset, key_bytes, value_offset, value_bytes, record_bytes (soa data
-**                        record), fields, field_offset.I (aos: in the slot), head_size, value_head_size, page_tokens, gqa
-**   layout.name aos|soa
+**   layout.FIELD N       slot_bytes, slot_alignment, key_offset, key_bytes, value_offset, value_bytes, record_bytes (soa:
+**                        data record; native: head block), fields, field_offset.I (aos: in the slot; native: in the
+**                        block), head_size, value_head_size, page_tokens, gqa
+**   layout.name aos|soa|native
 **   signature TEXT
 **   assembler TEXT       what made the cubin, with registers/spills lines as it reported them: "registers ENTRY N",
 **                        "spills ENTRY BYTES"

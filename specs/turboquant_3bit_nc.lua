@@ -3,5 +3,5 @@
 return preset {
   key     = codebook { bits = 3, centroids = "lloyd_max", rotation = "hadamard", norm = "fp16", norm_correction = true },
   value   = affine   { bits = 3, scale = "fp16", zero = "fp16" },
-  layouts = { "aos", "soa" },
+  layouts = { "aos", "soa", "native" },
 }

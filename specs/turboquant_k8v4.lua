@@ -3,5 +3,5 @@
 return preset {
   key     = float  { format = "e4m3" },
   value   = affine { bits = 4, scale = "fp16", zero = "fp16" },
-  layouts = { "aos", "soa" },
+  layouts = { "aos", "soa", "native" },
 }

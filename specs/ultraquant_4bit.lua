@@ -3,6 +3,6 @@
 return preset {
   key     = block_float { rule = "ultraquant", element = "e2m1", scale = "ue8m0", group = 32, rotation = "hadamard" },
   value   = block_float { rule = "ultraquant", element = "e2m1", scale = "ue8m0", group = 32, rotation = "none" },
-  layouts = { "aos" },
+  layouts = { "aos", "native" },
   query   = "native",
 }

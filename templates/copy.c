@@ -6,6 +6,7 @@
 #include "templates.h"
 
 #include "part_index.h"
+#include "part_native.h"
 #include "part_rowpair.h"
 #include "part_slot.h"
 
@@ -65,6 +66,33 @@ static void copy_fields(struct kb *k, const struct slot_token *from, const struc
     kb_endif(K, &exists);
 }
 
+/* native: a token's codes lie between those of others. */
+static void copy_native(struct kb *k, const struct slot_token *from, const struct slot_token *to)
+{
+    const struct slot *s = to->head->slot;
+    const struct side *sides[2] = {&s->key, &s->value};
+    val lane = kb_lane(K);
+    for (int i = 0; i < 2; i++) {
+        val code[ROWVEC_MAX];
+        struct rowvec v;
+        if (!sides[i]->head_size)
+            continue;
+        rowvec_make(K, &v, sides[i]->head_size);
+        slot_load(K, from, sides[i], &v, code);
+        slot_store(K, to, sides[i], &v, code);
+        if (sides[i]->scale_bytes) {
+            val source = slot_scales(K, from, sides[i]), target = slot_scales(K, to, sides[i]);
+            copy_units(k, source, target, sides[i]->scale_bytes, 1);
+        }
+        for (int f = 0; f < sides[i]->fields; f++) {
+            struct kb_if first = kb_if(K, kb_icmpi(K, KB_EQ, lane, 0));
+            val bits = kb_load(K, KB_I16, slot_field(K, from, sides[i], f), 2);
+            kb_store(K, bits, slot_field(K, to, sides[i], f), 2);
+            kb_endif(K, &first);
+        }
+    }
+}
+
 /* Number of the slot of one item; an item outside the pool leaves the kernel. */
 struct items {
     val pages, entry, position; /* i1; i64 index into the arrays; i64 in the page, if `pages` */
@@ -119,6 +147,10 @@ void template_copy(struct kb *k)
     struct slot_head to_head = slot_head(k, pair.head);
     struct slot_token from = token_of(k, &from_head, from_slot);
     struct slot_token to = token_of(k, &to_head, to_slot);
+    if (layout == LAYOUT_NATIVE) {
+        copy_native(k, &from, &to);
+        return;
+    }
     int bytes = unit_bytes(s, layout);
     copy_units(k, from.record, to.record, s->record_bytes / bytes, bytes);
     if (layout == LAYOUT_SOA)

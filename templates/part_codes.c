@@ -6,6 +6,7 @@
 ** sequence's last one (its tokens are masked later), so no block-table entry past the length is
 ** read and every load lies inside a slot.
 */
+#include "part_native.h"
 #include "part_squares.h"
 
 static int min_int(int a, int b) { return a < b ? a : b; }
@@ -95,7 +96,9 @@ void attend_load_run(struct kb *k, const struct attend *a, const struct slot_tok
     int bits = run * side->codec.bits, unit = step * side->codec.bits;
     val codes = slot_codes(K, token, side);
     val first_bit = kb_muli(K, first, side->codec.bits);
-    if (bits % 8 || unit % 8) {
+    if (token->head->layout == LAYOUT_NATIVE) {
+        native_load_run(K, token, side, first, run, step, words);
+    } else if (bits % 8 || unit % 8) {
         load_bits(K, a, codes, first_bit, bits, words);
     } else {
         int align = plan_run_unit(side, run, step);

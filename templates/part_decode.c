@@ -5,7 +5,7 @@
 #include "part_decode.h"
 
 #include "part_codebook.h"
-#include "part_pack.h"
+#include "part_native.h"
 
 /* A pattern whose exponent field is still that of a smaller format, times the power of two between
 ** the biases. A multiplication also makes normal numbers of subnormal ones. */
@@ -141,8 +141,7 @@ void decode_side(struct kb *k, const struct side *side, const struct slot_token 
                  struct rowvec *v)
 {
     val code[ROWVEC_MAX];
-    val base = slot_codes(k, token, side);
-    pack_load(k, v, side->codec.bits, base, side->code_align, code);
+    slot_load(k, token, side, v, code);
     switch (side->codec.kind) {
     case CODEC_CODEBOOK: decode_codebook(k, side, token, v, code); break;
     case CODEC_AFFINE: decode_affine(k, side, token, v, code); break;

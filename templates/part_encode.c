@@ -4,7 +4,7 @@
 */
 #include "part_encode.h"
 
-#include "part_pack.h"
+#include "part_native.h"
 
 val encode_sanitise(struct kb *k, val x, val most)
 {
@@ -58,8 +58,7 @@ void encode_side(struct kb *k, const struct side *side, struct rowvec *v,
     case CODEC_FLOAT: encode_float(k, side, v, &e); break;
     case CODEC_BLOCK_FLOAT: encode_block(k, side, v, &e); break;
     }
-    val codes = slot_codes(k, token, side);
-    pack_store(k, v, side->codec.bits, codes, side->code_align, e.code);
+    slot_store(k, token, side, v, e.code);
     if (side->fields)
         write_fields(k, side, token, &e, v->lane);
     if (side->scale_bytes)

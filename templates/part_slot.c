@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_slot.c - where the parts of a slot lie, in either layout.
+** part_slot.c - where the parts of a slot lie, in every layout.
 */
 #include "part_slot.h"
 
@@ -22,6 +22,14 @@ static void head_soa(struct kb *k, struct slot_head *h, val head)
     h->field = kb_add(K, region, own);
 }
 
+/* All of a head block's bytes are given by the layout, as soa's are. */
+static void head_native(struct kb *k, struct slot_head *h, val head)
+{
+    val heads = kb_zext(K, kb_param(K, "kv_heads"), KB_I64);
+    h->record = kb_muli(K, head, h->slot->record_bytes);
+    h->step = kb_muli(K, heads, h->slot->record_bytes);
+}
+
 struct slot_head slot_head(struct kb *k, val head)
 {
     static const struct slot_pool own = {"cache", "page_stride", "position_stride", "head_stride"};
@@ -38,9 +46,25 @@ struct slot_head slot_head_of(struct kb *k, const struct slot_pool *pool, val he
     val wide = kb_zext(K, head, KB_I64);
     if (h.layout == LAYOUT_SOA)
         head_soa(k, &h, wide);
+    else if (h.layout == LAYOUT_NATIVE)
+        head_native(k, &h, wide);
     else
         head_aos(k, pool, &h, wide);
     return h;
+}
+
+/* Fields and scales of a block are in the order of tokens 0, 8, 1, 9 ... */
+static val place_order(struct kb *k, val place)
+{
+    val pair = kb_shli(K, kb_andi(K, place, 7), 1);
+    return kb_add(K, pair, kb_lshri(K, place, 3));
+}
+
+static struct slot_token at_place(struct kb *k, const struct slot_head *h, val block, val place)
+{
+    struct slot_token t = {.head = h, .record = block, .place = place};
+    t.field = kb_offset(K, block, kb_shli(K, place_order(K, place), 1));
+    return t;
 }
 
 struct slot_token slot_token(struct kb *k, const struct slot_head *h, val page, val position)
@@ -49,11 +73,15 @@ struct slot_token slot_token(struct kb *k, const struct slot_head *h, val page, 
     val page64 = kb_zext(K, page, KB_I64);
     val page_bytes = kb_mul(K, page64, h->page_stride);
     val start = kb_offset(K, h->cache, page_bytes);
-    val position64 = kb_zext(K, position, KB_I64);
+    bool native = h->layout == LAYOUT_NATIVE;
+    val step = native ? kb_lshri(K, position, 4) : position;
+    val position64 = kb_zext(K, step, KB_I64);
     val steps = kb_mul(K, position64, h->step);
     val bytes = kb_add(K, h->record, steps);
     t.record = kb_offset(K, start, bytes);
     t.field = t.record;
+    if (native)
+        return at_place(K, h, t.record, kb_andi(K, position, NATIVE_TOKENS - 1));
     if (h->layout == LAYOUT_SOA) {
         val along = kb_shli(K, position64, 1);
         val field = kb_add(K, h->field, along);
@@ -70,6 +98,8 @@ val slot_steps(struct kb *k, const struct slot_head *h, val positions)
 struct slot_token slot_later(struct kb *k, const struct slot_token *token, val positions, val bytes)
 {
     struct slot_token t = {.head = token->head};
+    if (t.head->layout == LAYOUT_NATIVE)
+        return at_place(K, t.head, token->record, kb_add(K, token->place, positions));
     t.record = kb_offset(K, token->record, bytes);
     t.field = t.record;
     if (t.head->layout == LAYOUT_SOA)
@@ -84,14 +114,18 @@ val slot_codes(struct kb *k, const struct slot_token *t, const struct side *side
 
 val slot_scales(struct kb *k, const struct slot_token *t, const struct side *side)
 {
-    return kb_offseti(K, t->record, side->code_offset + side->code_bytes);
+    val at = kb_offseti(K, t->record, side->scale_offset);
+    if (t->head->layout != LAYOUT_NATIVE)
+        return at;
+    val order = place_order(K, t->place);
+    return kb_offset(K, at, kb_muli(K, order, side->scale_bytes));
 }
 
 val slot_field(struct kb *k, const struct slot_token *t, const struct side *side, int i)
 {
     if (t->head->layout == LAYOUT_SOA)
         return kb_offseti(K, t->field, 2LL * side->field_index[i] * t->head->page_tokens);
-    return kb_offseti(K, t->record, side->field_offset[i]);
+    return kb_offseti(K, t->field, side->field_offset[i]);
 }
 
 int slot_field_align(const struct slot_head *h, const struct side *side, int i)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_slot.h - where the parts of a slot lie, in either layout.
+** part_slot.h - where the parts of a slot lie, in every layout.
 **
 ** Three steps, so that each value is computed as far out as it can be: a head (once a CTA or warp), a token of it,
 ** a part of the token. Strides are the entry's page_stride, position_stride, head_stride; offsets are 64 bits.
@@ -16,7 +16,8 @@ struct slot_head {
     enum layout layout;
     int page_tokens;
     val cache, page_stride;   /* bytes from page to page */
-    val record, step;         /* i64 bytes: of the head's first record in a page; from position to position */
+    val record, step;         /* i64 bytes: of the head's first record in a page; from position to position
+                              ** (native: of its first block; from block to block) */
     val field;                /* soa: i64 bytes of the head's first field in a page */
     bool shared;              /* of a page's image in shared memory: record, step and field are i32 */
 };
@@ -24,8 +25,9 @@ struct slot_head {
 /* One token of it. */
 struct slot_token {
     const struct slot_head *head;
-    val record;               /* pointer to the slot (aos) or to the data record (soa) */
-    val field;                /* soa: pointer to field 0; aos: the slot */
+    val record;               /* pointer to the slot (aos), to the data record (soa) or to the block of 16 tokens (native) */
+    val field;                /* soa: pointer to field 0; aos: the slot; native: the block plus the token's place in a field */
+    val place;                /* native: i32 position in the block */
 };
 
 /* head: i32. Reads the parameters cache, page_stride, position_stride, head_stride, kv_heads of the entry. */
@@ -37,7 +39,8 @@ struct slot_head slot_head_of(struct kb *k, const struct slot_pool *pool, val he
 /* page (a page number, taken as non-negative) and position in the page: i32. */
 struct slot_token slot_token(struct kb *k, const struct slot_head *head, val page, val position);
 
-/* The token some positions after another of its page: `bytes` (i64) is positions (i32) times head->step. */
+/* The token some positions after another of its page (native: of its block): `bytes` (i64) is positions (i32) times head->step
+** (native: anything). */
 struct slot_token slot_later(struct kb *k, const struct slot_token *token, val positions, val bytes);
 val slot_steps(struct kb *k, const struct slot_head *head, val positions); /* that product */
 

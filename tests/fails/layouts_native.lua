@@ -1,5 +1,5 @@
 return preset {
-  key = codebook { bits = 4 },
+  key = float { format = "bf16" },
   value = affine { bits = 4 },
-  layouts = { "aos", "soa", "native" },
+  layouts = { "aos", "native" },
 }

@@ -109,8 +109,8 @@ static void add(struct list *list, const struct num_model *m, const char *what, 
 
     snprintf(head, sizeof head, m->d == m->dv ? "%d" : "%dx%d", m->d, m->dv);
     snprintf(c->name, sizeof c->name, "%s/%s.%s.d%s.g%d.%s.p%d/%d", what, m->spec->name,
-             m->layout == REF_SOA ? "soa" : "aos", head, m->gqa,
-             m->dtype == KVK_FLOAT16 ? "fp16" : "bf16", m->page, variant);
+             ref_layout_name(m->layout), head, m->gqa, m->dtype == KVK_FLOAT16 ? "fp16" : "bf16",
+             m->page, variant);
 }
 
 /* --- the core --- */
@@ -337,6 +337,39 @@ static const struct ref_spec *own_spec(const char *name)
     return s;
 }
 
+/*
+** The native layout: every preset that has it, at the head sizes where planes of codes are of every
+** kind (192: words and a half), in pages of one block and of several. The rest behind --full.
+*/
+static void add_native(struct list *list)
+{
+    static const int native_sizes[] = {64, 128, 256, 192};
+
+    for (int s = 0, turn = 0; s < ref_spec_count(); s++)
+        for (int i = 0; ref_spec_at(s)->native && i < 4; i++, turn++) {
+            struct num_model m = {.spec = ref_spec_at(s),
+                                  .layout = REF_NATIVE,
+                                  .d = native_sizes[i],
+                                  .dv = native_sizes[i],
+                                  .gqa = gqas[turn % GQAS],
+                                  .kv_heads = 1 + turn % 3,
+                                  .page = pages[(turn + turn / 4) % PAGES],
+                                  .dtype = dtypes[turn % DTYPES],
+                                  .dequant_dtype = dtypes[turn / 2 % DTYPES]};
+            for (int v = 0; v < 3; v++) {
+                add(list, &m, "store", check_store, v, FAULT_NONE, v != 1);
+                add(list, &m, "dequant", check_dequant, v, FAULT_NONE, v != turn % 2);
+                add(list, &m, "decode", check_decode, v, FAULT_NONE, v != turn % 2);
+                add(list, &m, "unified", check_unified, v, FAULT_NONE, v != 1);
+            }
+            for (int v = 0; v < 4; v++)
+                add(list, &m, "copy", check_copy, v, FAULT_NONE, v != turn % 4);
+            add(list, &m, "accepted_draft_tokens_move", check_drafts, 0, FAULT_NONE, i > 0);
+            add(list, &m, "native_reads_as_other_layouts_do", prop_native_reads_alike, 0,
+                FAULT_NONE, 0);
+        }
+}
+
 /* KV heads as CTAs share them out: one, an odd number, as many as a CTA takes, more. */
 static void add_heads(struct list *list)
 {
@@ -555,6 +588,7 @@ struct num_case *num_cases(int full, size_t *count)
     add_awkward(&list);
     add_promised(&list);
     add_others(&list);
+    add_native(&list);
     add_heads(&list);
     add_values(&list);
     add_e4m3_queries(&list);

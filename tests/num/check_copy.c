@@ -16,15 +16,14 @@ static void expect_slot(const struct world *from, const struct world *to, int64_
     const struct ref_format *f = &to->f;
 
     for (int h = 0; h < to->m.kv_heads; h++) {
-        struct ref_place x = ref_place(f, &from->pool, a, h), y = ref_place(f, &to->pool, b, h);
-        if (f->layout == REF_AOS) {
-            memcpy(to->pool.data + y.key, from->pool.data + x.key, f->slot_bytes);
+        struct ref_slot slot;
+        if (f->layout == REF_AOS) { /* with the byte that pads it */
+            memcpy(to->pool.data + ref_place(f, &to->pool, b, h).key,
+                   from->pool.data + ref_place(f, &from->pool, a, h).key, f->slot_bytes);
             continue;
         }
-        memcpy(to->pool.data + y.key, from->pool.data + x.key, f->key_bytes);
-        memcpy(to->pool.data + y.value, from->pool.data + x.value, f->value_bytes);
-        for (int i = 0; i < f->key_fields + f->value_fields; i++)
-            memcpy(to->pool.data + y.field[i], from->pool.data + x.field[i], 2);
+        ref_slot_get(f, &from->pool, a, h, &slot);
+        ref_slot_put(f, &to->pool, b, h, &slot);
     }
 }
 

@@ -199,12 +199,12 @@ void prop_codes_survive(struct num_run *run, const struct num_case *c)
         for (int h = 0; h < w.m.kv_heads; h++, n += w.m.d + w.m.dv) {
             size_t at = (size_t)row * (size_t)w.m.kv_heads + (size_t)h;
             int s = row >= 24;
-            struct ref_place place =
-                ref_place(&w.f, &w.pool, world_slot(&w, s, row - g.start[s]), h);
+            struct ref_slot slot;
+            ref_slot_get(&w.f, &w.pool, world_slot(&w, s, row - g.start[s]), h, &slot);
             differ += changed(run, &w, &w.f.key, w.f.key_centroids, key + at * (size_t)w.m.d, w.m.d,
-                              w.pool.data + place.key);
+                              slot.key);
             differ += changed(run, &w, &w.f.value, w.f.value_centroids, value + at * (size_t)w.m.dv,
-                              w.m.dv, w.pool.data + place.value);
+                              w.m.dv, slot.value);
         }
     if ((double)differ > 1e-3 * (double)n)
         num_differ(run, "%ld of %ld codes changed", differ, n);

@@ -401,8 +401,7 @@ void contract_no_silent_fallback(struct num_run *run, const struct num_case *c)
     for (int i = 0; i < 2; i++) {
         num_ok(run, kvk_kernel(kernels, i ? KVK_UNIFIED : KVK_DECODE, &info, &err), &err,
                "kvk_kernel");
-        if (!strstr(info.manifest, w.m.layout == REF_SOA ? "soa" : "aos") ||
-            !strstr(info.manifest, "target"))
+        if (!strstr(info.manifest, ref_layout_name(w.m.layout)) || !strstr(info.manifest, "target"))
             num_differ(run, "the manifest of %s tells no layout or target", info.name);
     }
 }

@@ -48,8 +48,8 @@ static void add(struct num_case *c, const char *name, num_body *body, const stru
 {
     *c = (struct num_case){.model = *m, .body = body, .variant = variant};
     snprintf(c->name, sizeof c->name, "%s/%s.%s.d%d.g%d.%s.p%d", name, m->spec->name,
-             m->layout == REF_SOA ? "soa" : "aos", m->d, m->gqa,
-             m->dtype == KVK_FLOAT16 ? "fp16" : "bf16", m->page);
+             ref_layout_name(m->layout), m->d, m->gqa, m->dtype == KVK_FLOAT16 ? "fp16" : "bf16",
+             m->page);
 }
 
 struct num_case *contract_cases(struct num_case *cases, size_t *count)

@@ -21,7 +21,7 @@ static void make(struct num_run *run, struct world *w, const struct num_case *c,
 
 static void put_strides(struct kvk_pool *pool, const struct world *w)
 {
-    if (w->f.layout == REF_SOA)
+    if (w->f.layout != REF_AOS)
         return;
     pool->position_stride = w->pool.position_stride;
     pool->head_stride = w->pool.head_stride;

@@ -150,7 +150,7 @@ const kvk_kernels *num_prepare(struct num_run *run, const struct num_model *mode
         snprintf(path, sizeof path, "%s/%s.lua", run->spec_folder, m.spec);
         m.spec = path;
     }
-    m.layout = model->layout == REF_SOA ? "soa" : "aos";
+    m.layout = ref_layout_name(model->layout);
     m.kv_heads = model->kv_heads;
     m.query_heads = model->kv_heads * model->gqa;
     m.head_size = model->d;

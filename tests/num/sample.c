@@ -289,7 +289,7 @@ struct num_case *sample_cases(struct num_case *cases, size_t *count, uint64_t se
         *c = (struct num_case){.body = sample_run, .variant = i, .full = i >= core};
         c->may_refuse = s.may_refuse;
         snprintf(c->name, sizeof c->name, "sample.%d/%s/%s.%s.d%dx%d.g%d.%s.p%d", i, kinds[s.kind],
-                 m->spec->name, m->layout == REF_SOA ? "soa" : "aos", m->d, m->dv, m->gqa,
+                 m->spec->name, ref_layout_name(m->layout), m->d, m->dv, m->gqa,
                  m->dtype == KVK_FLOAT16 ? "fp16" : "bf16", m->page);
     }
     return cases;

@@ -23,7 +23,7 @@ static kvk_status compile(struct num_run *run, const struct sample *s, const cha
     struct gen_artifacts out = {{0}, {0}};
     char *text = NULL;
     struct gen_request r = {.kind = AT(kinds, s->variant / 64),
-                            .layout = s->model.layout == REF_SOA ? "soa" : "aos",
+                            .layout = ref_layout_name(s->model.layout),
                             .target = AT(targets, s->variant),
                             .head_size = s->model.d,
                             .value_head_size = s->model.dv,

@@ -44,7 +44,7 @@ static void choose_strides(struct world *w, enum world_pool kind)
 
     w->pool = dense;
     w->kind = kind;
-    if (w->f.layout == REF_SOA) {
+    if (w->f.layout != REF_AOS) {
         if (kind != POOL_DENSE)
             w->pool.page_stride += 128;
     } else if (kind == POOL_HEAD_MAJOR) {
@@ -118,9 +118,13 @@ static void swap_nibbles(const struct world *w, uint8_t *bytes)
     for (int s = 0; s < w->sequences; s++)
         for (int t = 0; t < w->lengths[s]; t++)
             for (int h = 0; h < w->m.kv_heads; h++) {
-                struct ref_place at = ref_place(&w->f, &w->pool, world_slot(w, s, t), h);
+                struct ref_pool pool = w->pool;
+                struct ref_slot slot;
+                pool.data = bytes;
+                ref_slot_get(&w->f, &pool, world_slot(w, s, t), h, &slot);
                 for (size_t i = 0; i < w->f.key_bytes; i++)
-                    bytes[at.key + i] = (uint8_t)(bytes[at.key + i] << 4 | bytes[at.key + i] >> 4);
+                    slot.key[i] = (uint8_t)(slot.key[i] << 4 | slot.key[i] >> 4);
+                ref_slot_put(&w->f, &pool, world_slot(w, s, t), h, &slot);
             }
 }
 
@@ -168,10 +172,10 @@ void world_read_operands(const struct world *w, int sequence, double *key, doubl
     for (int t = 0; t < w->lengths[sequence]; t++)
         for (int h = 0; h < w->m.kv_heads; h++) {
             size_t v = (size_t)t * (size_t)w->m.kv_heads + (size_t)h;
-            struct ref_place at = ref_place(&w->f, &w->pool, world_slot(w, sequence, t), h);
-            round_side(&w->f.key, w->f.key_centroids, w->pool.data + at.key, w->m.d,
-                       key + v * (size_t)w->m.d);
-            round_side(&w->f.value, w->f.value_centroids, w->pool.data + at.value, w->m.dv,
+            struct ref_slot slot;
+            ref_slot_get(&w->f, &w->pool, world_slot(w, sequence, t), h, &slot);
+            round_side(&w->f.key, w->f.key_centroids, slot.key, w->m.d, key + v * (size_t)w->m.d);
+            round_side(&w->f.value, w->f.value_centroids, slot.value, w->m.dv,
                        value + v * (size_t)w->m.dv);
         }
 }
@@ -182,11 +186,11 @@ double world_key_rounding(const struct world *w)
 
     for (int s = 0; w->f.key.kind == REF_CODEBOOK && s < w->sequences; s++)
         for (int v = 0; v < w->lengths[s] * w->m.kv_heads; v++) {
-            int64_t slot = world_slot(w, s, v / w->m.kv_heads);
-            const uint8_t *codes =
-                w->pool.data + ref_place(&w->f, &w->pool, slot, v % w->m.kv_heads).key;
+            struct ref_slot slot;
+            ref_slot_get(&w->f, &w->pool, world_slot(w, s, v / w->m.kv_heads), v % w->m.kv_heads,
+                         &slot);
             for (int i = 0; i < w->m.d; i++) {
-                float c = w->f.key_centroids[ref_get_code(codes, w->f.key.bits, i)];
+                float c = w->f.key_centroids[ref_get_code(slot.key, w->f.key.bits, i)];
                 double change = (double)ref_f16_to(ref_f16_from(c)) - (double)c;
                 changes += change * change;
                 squares += (double)c * (double)c;

@@ -6,7 +6,6 @@
 ** fp32 arithmetic of the format contract operation by operation (compile with -ffp-contract=off),
 ** so its bytes are compared for equality; decoding and attention are double precision, so kernels
 ** are compared within rounding.
-**
 ** Shapes    rows [rows][G][D] of float or double, dense; G KV heads, H query heads, D head size, P
 ** tokens a page. Memory    all buffers are the caller's; a format and a pool are plain values.
 */
@@ -19,7 +18,7 @@
 enum ref_kind { REF_CODEBOOK, REF_AFFINE, REF_FLOAT, REF_BLOCK };
 enum ref_float { REF_E4M3, REF_E4B15, REF_E5M2, REF_FP16, REF_BF16 };
 enum ref_rule { REF_ULTRAQUANT, REF_MXFP4, REF_NVFP4 };
-enum ref_layout { REF_AOS, REF_SOA };
+enum ref_layout { REF_AOS, REF_SOA, REF_NATIVE };
 enum { REF_MAX_D = 1024, REF_MAX_FIELDS = 4 };
 
 struct ref_codec {
@@ -41,6 +40,7 @@ struct ref_spec {
     const char *name;
     struct ref_codec key, value;
     int soa; /* may be laid out as structure of arrays */
+    int native; /* and in blocks of 16 tokens */
     int query_e4m3; /* attention reads the (rotated) query rounded to e4m3 */
 };
 
@@ -60,12 +60,13 @@ struct ref_pool {
     int64_t pages, page_stride, position_stride, head_stride; /* bytes */
 };
 
-/* Byte offsets in a pool of one token of one head. Fields: key fields, then value fields. */
+/* Byte offsets in a pool, not native, of one token of one head. Fields: key fields, then value fields. */
 struct ref_place {
     size_t key, value, field[REF_MAX_FIELDS];
 };
 
 /* ref_format.c */
+const char *ref_layout_name(enum ref_layout layout);
 int ref_spec_count(void);
 const struct ref_spec *ref_spec_at(int index);
 const struct ref_spec *ref_spec_find(const char *name); /* NULL if there is none */
@@ -116,8 +117,7 @@ void ref_encode(const struct ref_codec *codec, const float *centroids, enum ref_
 void ref_store(const struct ref_format *f, const struct ref_pool *pool, int64_t slot,
                const float *key, const float *value);
 
-/* ref_dequant.c. Keys of rotated codecs stay rotated. A NaN field reads as 0, an infinite one as
-** +-65504. */
+/* ref_dequant.c. Keys of rotated codecs stay rotated. A NaN field reads as 0, an infinite one as +-65504. */
 void ref_decode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout,
                 const uint8_t *codes, const uint16_t *fields, int d, double *out);
 /* One token of one head; key or value may be NULL. */
@@ -141,5 +141,7 @@ struct ref_attention {
     const float *alibi;        /* [H] slopes of key - position, or NULL */
 };
 void ref_attend(const struct ref_attention *a);
+
+#include "ref_slot.h"
 
 #endif

@@ -79,15 +79,12 @@ void ref_decode(const struct ref_codec *codec, const float *centroids, enum ref_
 void ref_dequant(const struct ref_format *f, const struct ref_pool *pool, int64_t slot, int head,
                  double *key, double *value)
 {
-    struct ref_place at = ref_place(f, pool, slot, head);
-    uint16_t fields[REF_MAX_FIELDS];
+    struct ref_slot s;
 
-    for (int i = 0; i < f->key_fields + f->value_fields; i++)
-        fields[i] = ref_get16(pool->data + at.field[i]);
+    ref_slot_get(f, pool, slot, head, &s);
     if (key)
-        ref_decode(&f->key, f->key_centroids, f->layout, pool->data + at.key, fields, f->key_size,
-                   key);
+        ref_decode(&f->key, f->key_centroids, f->layout, s.key, s.field, f->key_size, key);
     if (value)
-        ref_decode(&f->value, f->value_centroids, f->layout, pool->data + at.value,
-                   fields + f->key_fields, f->value_size, value);
+        ref_decode(&f->value, f->value_centroids, f->layout, s.value, s.field + f->key_fields,
+                   f->value_size, value);
 }

@@ -25,20 +25,26 @@
     }
 
 static const struct ref_spec presets[] = {
-    {"turboquant_k8v4", PLAIN(REF_E4M3, 8), UNIFORM(4), .soa = 1},
-    {"turboquant_4bit_nc", MSE(4), UNIFORM(4), .soa = 1},
-    {"turboquant_k3v4_nc", MSE(3), UNIFORM(4), .soa = 1},
-    {"turboquant_3bit_nc", MSE(3), UNIFORM(3), .soa = 1},
+    {"turboquant_k8v4", PLAIN(REF_E4M3, 8), UNIFORM(4), .soa = 1, .native = 1},
+    {"turboquant_4bit_nc", MSE(4), UNIFORM(4), .soa = 1, .native = 1},
+    {"turboquant_k3v4_nc", MSE(3), UNIFORM(4), .soa = 1, .native = 1},
+    {"turboquant_3bit_nc", MSE(3), UNIFORM(3), .soa = 1, .native = 1},
     {"ultraquant_4bit",
      {.kind = REF_BLOCK, .bits = 4, .rotated = 1, .rule = REF_ULTRAQUANT, .group = 32},
      {.kind = REF_BLOCK, .bits = 4, .rule = REF_ULTRAQUANT, .group = 32},
-     .soa = 0},
+     .soa = 0,
+     .native = 1},
     {"nvfp4", FOUR(REF_NVFP4, 16), FOUR(REF_NVFP4, 16), .soa = 0},
     {"mxfp4", FOUR(REF_MXFP4, 32), FOUR(REF_MXFP4, 32), .soa = 0},
     {"fp8_e4m3", PLAIN(REF_E4M3, 8), PLAIN(REF_E4M3, 8), .soa = 0},
     {"fp16", PLAIN(REF_FP16, 16), PLAIN(REF_FP16, 16), .soa = 0},
     {"bf16", PLAIN(REF_BF16, 16), PLAIN(REF_BF16, 16), .soa = 0},
 };
+
+const char *ref_layout_name(enum ref_layout layout)
+{
+    return layout == REF_AOS ? "aos" : layout == REF_SOA ? "soa" : "native";
+}
 
 int ref_spec_count(void) { return (int)(sizeof presets / sizeof *presets); }
 

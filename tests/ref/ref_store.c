@@ -44,7 +44,7 @@ static float stored_length(const struct ref_codec *codec, enum ref_layout layout
     float products[REF_MAX_D] = {0}, squared = sum_squares(chosen, d) + 1e-16f,
           length = sqrtf(squared);
     float inverse = 1.0f / length, dot, ratio;
-    int folded = codec->correction && layout == REF_SOA;
+    int folded = codec->correction && layout != REF_AOS;
 
     for (int i = 0; i < d; i++)
         products[i] = k[i] * chosen[i];
@@ -274,15 +274,13 @@ void ref_store(const struct ref_format *f, const struct ref_pool *pool, int64_t 
     if (slot < 0 || slot >= pool->pages * f->page_tokens)
         return;
     for (int h = 0; h < f->heads; h++) {
-        struct ref_place at = ref_place(f, pool, slot, h);
-        uint16_t fields[REF_MAX_FIELDS];
+        struct ref_slot s;
 
         ref_encode(&f->key, f->key_centroids, f->layout, key + (size_t)h * (size_t)f->key_size,
-                   f->key_size, pool->data + at.key, fields, NULL);
+                   f->key_size, s.key, s.field, NULL);
         ref_encode(&f->value, f->value_centroids, f->layout,
-                   value + (size_t)h * (size_t)f->value_size, f->value_size, pool->data + at.value,
-                   fields + f->key_fields, NULL);
-        for (int i = 0; i < f->key_fields + f->value_fields; i++)
-            ref_put16(pool->data + at.field[i], fields[i]);
+                   value + (size_t)h * (size_t)f->value_size, f->value_size, s.value,
+                   s.field + f->key_fields, NULL);
+        ref_slot_put(f, pool, slot, h, &s);
     }
 }

@@ -429,6 +429,61 @@ static void worked_bytes_of_the_page_are_those_of_the_encoder(void **state)
     }
 }
 
+/* Every bit of the code parts belongs to one bit of one code: nothing is wasted, nothing shared.
+** Every 16-bit unit belongs to one token, so that tokens are stored without the others'; every 8-bit
+** unit where 3-bit values have odd multiples of 64 dims. */
+static void native_bits_are_a_permutation(void **state)
+{
+    static const int sizes[] = {64, 128, 192, 256, 320};
+    (void)state;
+
+    for (int s = 0; s < ref_spec_count(); s++)
+        for (size_t n = 0; ref_spec_at(s)->native && n < sizeof sizes / sizeof *sizes; n++) {
+            struct ref_format f;
+            int d = sizes[n];
+            ref_format_make(&f, ref_spec_at(s), REF_NATIVE, d, d, 1, 16);
+            size_t bits = (size_t)(f.key.bits + f.value.bits) * (size_t)d * 16;
+            uint8_t *owner = calloc(bits, 1);
+            for (int side = 0; side < 2; side++) {
+                int width = side ? f.value.bits : f.key.bits;
+                for (int i = 0; i < 16 * d * width; i++) {
+                    int token = i / (d * width), e = i / width % d;
+                    size_t at = ref_native_bit(&f, side, token, e, i % width);
+                    assert_in_range(at, 0, bits - 1);
+                    assert_int_equal(owner[at], 0);
+                    owner[at] = (uint8_t)(1 + token);
+                }
+            }
+            int unit = d % 128 && f.value.bits == 3 ? 8 : 16;
+            for (size_t at = 0; at < bits; at++)
+                assert_int_equal(owner[at], owner[at / (size_t)unit * (size_t)unit]);
+            free(owner);
+        }
+}
+
+/* docs/layouts.md's worked example, 4 bits at head size 128: token 11 of head 1 of two, page of 32. */
+static void native_places_equal_the_contract(void **state)
+{
+    struct ref_format f;
+    (void)state;
+
+    ref_format_make(&f, ref_spec_find("turboquant_4bit_nc"), REF_NATIVE, 128, 128, 2, 32);
+    assert_int_equal(f.page_bytes, 2 * 2 * 2144);
+    /* key element 77: lane 2, its 13th code: byte 6 of 16; [half 1][g 3][lane 2] */
+    assert_int_equal(ref_native_bit(&f, 0, 11, 77, 0), 8 * ((11 * 4 + 2) * 16 + 6) + 4);
+    /* value dim 77: row 4, dims 12 to 15 of it; lane 1, pair 1, odd token: word 3 of the second unit */
+    assert_int_equal(ref_native_bit(&f, 1, 11, 77, 0),
+                     8 * (1024 + 512 + (4 * 4 + 1) * 16 + 3 * 4 + 2) + 4);
+    uint8_t pool[2 * 2 * 2144] = {0};
+    struct ref_pool dense = ref_pool_dense(&f, pool, 1);
+    struct ref_slot slot = {.field = {0x1234, 0x5678, 0x9ABC}};
+    ref_slot_put(&f, &dense, 16 + 11, 1, &slot);
+    size_t block = (1 * 2 + 1) * 2144;
+    assert_int_equal(ref_get16(pool + block + 2048 + 3 * 4 + 2), 0x1234);
+    assert_int_equal(ref_get16(pool + block + 2048 + 32 + 14), 0x5678);
+    assert_int_equal(ref_get16(pool + block + 2048 + 64 + 14), 0x9ABC);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -439,6 +494,8 @@ int main(void)
         cmocka_unit_test(slot_bytes_equal_the_contract),
         cmocka_unit_test(soa_scalars_equal_the_contract),
         cmocka_unit_test(soa_places_equal_the_contract),
+        cmocka_unit_test(native_bits_are_a_permutation),
+        cmocka_unit_test(native_places_equal_the_contract),
         cmocka_unit_test(odd_values_equal_the_contract),
         cmocka_unit_test(codec_quality_equals_the_contract),
         cmocka_unit_test(worked_bytes_of_the_page_are_those_of_the_encoder),

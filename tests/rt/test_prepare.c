@@ -513,8 +513,8 @@ static void models_are_checked(void **state)
     BAD(size, 0, KVK_E_ARG, "KVK_INIT");
     BAD(spec, NULL, KVK_E_ARG, "spec");
     BAD(spec, "turboquant_9bit", KVK_E_SPEC, "accepted turboquant_k8v4, ");
-    BAD(layout, "native", KVK_E_SPEC, "aos soa");
-    BAD(layout, "ao", KVK_E_SPEC, "aos soa");
+    BAD(layout, "nativ", KVK_E_SPEC, "aos soa native");
+    BAD(layout, "ao", KVK_E_SPEC, "aos soa native");
     BAD(kv_heads, 0, KVK_E_SHAPE, "kv_heads is 0");
     BAD(kv_heads, -2, KVK_E_SHAPE, "kv_heads is -2");
     BAD(query_heads, 7, KVK_E_SHAPE, "multiple");

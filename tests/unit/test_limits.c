@@ -89,13 +89,24 @@ static void shapes(void **state)
 static void codecs(void **state)
 {
     struct spec block = spec_of("ultraquant_4bit");
-    struct geometry soa = plain;
+    struct spec wide = spec_of("fp16"), four = spec_of("turboquant_4bit_nc");
+    struct geometry soa = plain, native = plain;
     struct slot slot;
     kvk_error err = {0};
 
     (void)state;
     soa.layout = LAYOUT_SOA;
     refused(slot_make(&block, &soa, &slot, &err), &err);
+    native.layout = LAYOUT_NATIVE;
+    refused(slot_make(&wide, &native, &slot, &err), &err);
+    wide.key = four.key;
+    refused(slot_make(&wide, &native, &slot, &err), &err);
+    native.head_size = 96;
+    refused(slot_make(&four, &native, &slot, &err), &err);
+    native.head_size = 64, native.value_head_size = 32;
+    refused(slot_make(&four, &native, &slot, &err), &err);
+    native.value_head_size = 64, native.page_tokens = 24;
+    refused(slot_make(&four, &native, &slot, &err), &err);
 }
 
 static void targets_and_artefacts(void **state)
@@ -150,6 +161,8 @@ static void no_preset_is_refused(void **state)
                     struct geometry g = plain;
                     g.head_size = g.value_head_size = sizes[s];
                     g.layout = spec.layouts[n / KIND_COUNT];
+                    if (g.layout == LAYOUT_NATIVE && sizes[s] % 64)
+                        continue;
                     if (plan_make(&spec, &g, target_find(target), n % KIND_COUNT, &plan, &err))
                         fail_msg("%s", err.text);
                     made++;

@@ -120,7 +120,7 @@ static void what_is_no_name_is_refused(void **state)
         "decode.x.aos.d99999.g4.bf16.p16",
         "decode.x.aos.d128.g4.fp16.p16",
         "decode.x.aos.d128.g4.BF16.p16",
-        "decode.x.native.d128.g4.bf16.p16",
+        "decode.x.planar.d128.g4.bf16.p16",
         "decode.X.aos.d128.g4.bf16.p16",
         "decode..aos.d128.g4.bf16.p16",
         "reduce.x.aos.d128.g4.bf16.p16",

@@ -94,7 +94,7 @@ static void presets_are_what_their_names_say(void **state)
     assert_int_equal(s.key.bits, 8);
     assert_int_equal(s.value.kind, CODEC_AFFINE);
     assert_int_equal(s.value.bits, 4);
-    assert_int_equal(s.nlayouts, 2);
+    assert_int_equal(s.nlayouts, 3);
     static const struct {
         const char *name;
         int key, value;
@@ -110,6 +110,7 @@ static void presets_are_what_their_names_say(void **state)
         assert_int_equal(s.value.bits, mse[i].value);
         assert_int_equal(s.layouts[0], LAYOUT_AOS);
         assert_int_equal(s.layouts[1], LAYOUT_SOA);
+        assert_int_equal(s.layouts[2], LAYOUT_NATIVE);
     }
     s = load("ultraquant_4bit", NULL);
     assert_int_equal(s.key.kind, CODEC_BLOCK_FLOAT);
@@ -118,7 +119,8 @@ static void presets_are_what_their_names_say(void **state)
     assert_int_equal(s.key.bits, 4);
     assert_int_equal(s.key.rotation, ROTATION_HADAMARD);
     assert_int_equal(s.value.rotation, ROTATION_NONE);
-    assert_int_equal(s.nlayouts, 1);
+    assert_int_equal(s.nlayouts, 2);
+    assert_int_equal(s.layouts[1], LAYOUT_NATIVE);
     assert_int_equal(s.query, QUERY_NATIVE);
 }
 
@@ -174,7 +176,7 @@ static void a_derived_preset_changes_what_it_names(void **state)
     assert_string_equal(s.name, "mine");
     assert_int_equal(s.value.bits, 3);
     assert_memory_equal(&s.key, &base.key, sizeof s.key);
-    assert_int_equal(s.nlayouts, 2);
+    assert_int_equal(s.nlayouts, 3);
     s = load_source("return preset \"turboquant_4bit_nc\" {"
                     "  key = float { format = \"fp16\" }, layouts = { \"soa\" } }");
     assert_int_equal(s.key.kind, CODEC_FLOAT);
@@ -359,6 +361,19 @@ static void options_that_nobody_wrote_are_refused(void **state)
     }
 }
 
+/* native is not defined for every codec: a preset that changes its base's keeps the layouts that its own have. */
+static void inherited_layouts_are_those_the_codecs_have(void **state)
+{
+    (void)state;
+    struct spec s = load_source("return preset \"turboquant_4bit_nc\" { value = { bits = 5 } }");
+    assert_int_equal(s.nlayouts, 2);
+    assert_int_equal(s.layouts[1], LAYOUT_SOA);
+    assert_int_equal(s.layouts[2], LAYOUT_AOS);
+    s = load_source("return preset \"turboquant_4bit_nc\" { value = { bits = 2 } }");
+    assert_int_equal(s.nlayouts, 3);
+    assert_int_equal(s.layouts[2], LAYOUT_NATIVE);
+}
+
 static void texts_that_nobody_wrote_are_refused(void **state)
 {
     static const struct {
@@ -372,8 +387,8 @@ static void texts_that_nobody_wrote_are_refused(void **state)
         {"lloyd_max", "3f800000", "key.centroids: 1 numbers: accepted 16"},
         {"lloyd_max", "7fc00000", "key.centroids[1]: nan"},
         {"key codebook\n", "", "text:3: key.bits: 4: accepted a line \"key VALUE\" here"},
-        {"aos soa", "aos aos", "layouts: aos twice"},
-        {"aos soa", "aos  soa", "layouts: aos  soa: accepted"},
+        {"aos soa native", "aos soa aos", "layouts: aos twice"},
+        {"aos soa", "aos  soa", "layouts: aos  soa native: accepted"},
         {"query native\n", "query native", "accepted one line with an end"},
         {"query native\n", "query native\nmore 1\n", "text:12: more: 1: accepted a line"},
         {"name turboquant_4bit_nc", "name ", "name: \"\": accepted"}};
@@ -406,7 +421,7 @@ static void geometry_is_checked_field_by_field(void **state)
         {"turboquant_k8v4", GEO(AOS, 16, 1024, 1, 1, KVK_BFLOAT16), KVK_OK, ""},
         {"ultraquant_4bit", GEO(AOS, 96, 96, 4, 16, KVK_BFLOAT16), KVK_OK, ""},
         {"ultraquant_4bit", GEO(SOA, 128, 128, 4, 16, KVK_BFLOAT16), KVK_E_ARG,
-         "layout: soa: accepted aos (of ultraquant_4bit)"},
+         "layout: soa: accepted aos, native (of ultraquant_4bit)"},
         {"ultraquant_4bit", GEO(AOS, 80, 128, 4, 16, KVK_BFLOAT16), KVK_E_SHAPE,
          "head_size: 80: accepted 16..1024, a multiple of 32"},
         {"ultraquant_4bit", GEO(AOS, 64, 80, 4, 16, KVK_BFLOAT16), KVK_E_SHAPE,
@@ -459,6 +474,7 @@ int main(void)
         cmocka_unit_test(encoder_options_are_part_of_the_text),
         cmocka_unit_test(options_that_nobody_wrote_are_refused),
         cmocka_unit_test(texts_that_nobody_wrote_are_refused),
+        cmocka_unit_test(inherited_layouts_are_those_the_codecs_have),
         cmocka_unit_test(geometry_is_checked_field_by_field),
         cmocka_unit_test(layouts_have_names),
     };
