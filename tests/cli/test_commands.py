@@ -120,7 +120,7 @@ def plans_come_from_rules_tables_and_options():
 def build_writes_every_combination():
     out = f"{TEMP}/build/deep/er"
     done = kvkiln("build", "turboquant_k8v4", "turboquant_3bit_nc", "--target", "x86-64-v3,sm_90a", "--kind", "store,dequant",
-                  "--dtype", "bf16,fp16", "--emit", "ptx,object", "-o", out)
+                  "--dtype", "bf16,fp16", "--layout", "aos,soa", "--emit", "ptx,object", "-o", out)
     files = set(os.listdir(out))
     assert len(files) == 2 * 2 * 2 * 2 * (1 + 2), sorted(files)
     assert "store.turboquant_k8v4.soa.d128.g4.f16.p16.sm_90a.ptx" in files
@@ -133,7 +133,19 @@ def build_writes_every_combination():
 def build_writes_the_default_folder():
     os.makedirs(f"{TEMP}/cwd", exist_ok=True)
     kvkiln("build", "ultraquant_4bit", "--target", "x86-64-v2", "--kind", "store", cwd=f"{TEMP}/cwd")
-    assert os.listdir(f"{TEMP}/cwd/out/kernels") == ["store.ultraquant_4bit.aos.d128.g4.bf16.p16.x86-64-v2.object"]
+    assert sorted(os.listdir(f"{TEMP}/cwd/out/kernels")) == [f"store.ultraquant_4bit.{layout}.d128.g4.bf16.p16.x86-64-v2.object"
+                                                             for layout in ("aos", "native")]
+
+
+def every_layout_is_every_one_that_the_shape_has():
+    """native is for head sizes of 64 and pages of 16; asked for by name it is refused, not left out."""
+    done = kvkiln("build", "turboquant_k8v4", "--target", "x86-64-v3", "--kind", "copy", "--head-size", "64,80", "--page", "16,24", "-o",
+                  f"{TEMP}/layouts")
+    assert done.stdout.splitlines()[-1] == "9 kernels, 9 files, 0 failed", done.stdout
+    assert len([f for f in os.listdir(f"{TEMP}/layouts") if ".native." in f]) == 1
+    done = kvkiln("build", "turboquant_k8v4", "--target", "x86-64-v3", "--kind", "copy", "--head-size", "80", "--layout", "native", "-o",
+                  f"{TEMP}/layouts", code=1)
+    assert "turboquant_k8v4: head_size 80: layout native takes multiples of 64" in done.stderr
 
 
 def build_counts_what_failed():
@@ -221,7 +233,8 @@ def unwritable_cache_is_no_obstacle():
 
 TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, specs_may_be_a_list, doctor_knows_this_machine,
          explain_gives_a_plan, plans_come_from_rules_tables_and_options,
-         build_writes_every_combination, build_writes_the_default_folder, build_counts_what_failed,
+         build_writes_every_combination, build_writes_the_default_folder,
+         every_layout_is_every_one_that_the_shape_has, build_counts_what_failed,
          demo_agrees_with_the_reference, bench_verifies_and_times, bench_of_every_kind_counts_its_bytes,
          compiles_of_one_process_are_equal_and_cached, unwritable_cache_is_no_obstacle]
 
