@@ -27,6 +27,7 @@ set(KVKILN_RUNTIME_SOURCES
   runtime/launch.c
   runtime/launch_attend.c runtime/launch_image.c
   runtime/launch_splits.c
+  runtime/launch_convert.c
   runtime/launch_copy.c
   runtime/launch_merge.c
   runtime/layout.c
@@ -70,6 +71,7 @@ set(KVKILN_GEN_SOURCES
   gen/target_amdgcn.c
   gen/target_host.c
   gen/target_nvptx.c
+  templates/convert.c
   templates/copy.c
   templates/decode.c
   templates/dequant.c
@@ -85,6 +87,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_encode_float.c
   templates/part_finite.c
   templates/part_index.c
+  templates/part_items.c
   templates/part_native.c templates/part_native_store.c
   templates/part_join.c templates/part_key.c
   templates/part_splits.c
@@ -221,6 +224,7 @@ set(KVKILN_NUM_SOURCES
   tests/num/attend.c
   tests/num/cases.c
   tests/num/check_attend.c
+  tests/num/check_convert.c
   tests/num/check_copy.c
   tests/num/check_dequant.c
   tests/num/check_fp8.c
@@ -283,6 +287,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/rt/test_faults.c
   tests/rt/test_hip.c
   tests/rt/test_image.c
+  tests/rt/test_convert.c
   tests/rt/test_launch.c
   tests/rt/test_object.c
   tests/rt/test_pack.c
@@ -374,6 +379,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_encode.h
   templates/part_finite.h
   templates/part_index.h
+  templates/part_items.h
   templates/part_native.h templates/part_native_place.h
   templates/part_pack.h
   templates/part_place.h

@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const kinds[] = {"store", "decode", "unified", "dequant", "merge", "copy"};
+static const char *const kinds[] = {"store", "decode", "unified", "dequant",
+                                    "merge", "copy",   "convert"};
 
 /* Parts that follow the page, in this order. */
 static const struct {

@@ -53,7 +53,7 @@ kvk_status pipeline_plan(const struct gen_request *r, struct plan *plan, kvk_err
         return ERR(err, KVK_E_ARG, "layout: %s: accepted aos, soa, native", r->layout);
     if (kind < 0)
         return ERR(err, KVK_E_ARG,
-                   "kind: %s: accepted store, decode, unified, dequant, merge, copy", r->kind);
+                   "kind: %s: accepted store, decode, unified, dequant, merge, copy, convert", r->kind);
     if (!target)
         return ERR(err, KVK_E_UNSUPPORTED,
                    "target: %s: unknown; see kvkiln build --help for the list", r->target);

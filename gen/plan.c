@@ -27,8 +27,8 @@ enum {
     OTHER_SHARED = 512 /* barriers, alignment */
 };
 
-static const char *const kind_names[KIND_COUNT] = {"store",   "decode", "unified",
-                                                   "dequant", "merge",  "copy"};
+static const char *const kind_names[KIND_COUNT] = {"store", "decode", "unified", "dequant",
+                                                   "merge", "copy",   "convert"};
 
 const char *kind_name(enum kind kind) { return kind_names[kind]; }
 
@@ -469,7 +469,7 @@ static kvk_status check_limits(const struct plan *p, kvk_error *err)
     bool attends = p->kind == KIND_DECODE || p->kind == KIND_UNIFIED;
     int sizes[2] = {g->head_size, g->value_head_size};
     for (int i = 0; i < 2; i++)
-        if (p->kind < KIND_MERGE && !fits_warp(p, sizes[i]))
+        if (p->kind != KIND_MERGE && p->kind != KIND_COPY && !fits_warp(p, sizes[i]))
             return refuse(p, err, i ? "value_head_size" : "head_size", sizes[i],
                           "sizes of at most a warp's lanes times the largest power of two in them");
     if (!attends)

@@ -10,7 +10,7 @@
 #include "spec.h"
 #include "target.h"
 
-enum kind { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COPY, KIND_COUNT };
+enum kind { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COPY, KIND_CONVERT, KIND_COUNT };
 enum plan_operand { OPERAND_F16, OPERAND_BF16_SPLIT, OPERAND_BF16, OPERAND_SCALED };
 
 /* One side (key or value) of a slot. Offsets in bytes. */
@@ -45,7 +45,7 @@ struct plan {
     enum kind kind;
     struct slot slot;
     int warps, threads;       /* a CTA */
-    int vectors;              /* store, dequant, merge, copy: (row, head) pairs a CTA = warps */
+    int vectors;              /* store, dequant, merge, copy, convert: (row, head) pairs a CTA = warps */
     /* decode, unified */
     int narrow;               /* 1: the matrix unit's form for up to 8 query rows */
     struct mma_shape mma;     /* of that form */

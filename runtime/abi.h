@@ -20,6 +20,7 @@ typedef float abi_F32;
 #define ABI_dequant(t, n)
 #define ABI_merge(t, n)
 #define ABI_copy(t, n)
+#define ABI_convert(t, n)
 #define ABI(entry, type, name) ABI_##entry(type, name)
 #define ABI_FIELD(t, n) abi_##t n;
 
@@ -72,6 +73,13 @@ struct abi_copy {
 #undef ABI_copy
 #define ABI_copy(t, n)
 };
+struct abi_convert {
+#undef ABI_convert
+#define ABI_convert(t, n) ABI_FIELD(t, n)
+#include "abi.def"
+#undef ABI_convert
+#define ABI_convert(t, n)
+};
 #undef ABI
 #undef ABI_FIELD
 #undef ABI_store
@@ -81,5 +89,6 @@ struct abi_copy {
 #undef ABI_dequant
 #undef ABI_merge
 #undef ABI_copy
+#undef ABI_convert
 
 #endif

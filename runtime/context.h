@@ -13,7 +13,8 @@
 #include "packs.h"
 #include "tuned.h"
 
-enum { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COPY, KIND_COUNT };
+enum { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COPY, KIND_CONVERT, KIND_COUNT };
+enum { KIND_SERVING = KIND_CONVERT }; /* as many as KVK_ALL_KINDS has: they come first */
 
 /* The largest number of splits that is chosen or accepted. A batch-invariant decode has as many as its context has spans
 ** of INVARIANT_TOKENS. */

@@ -13,7 +13,7 @@ enum { KVK_GEN_API_VERSION = 3 };
 /* What a kernel is made from. Texts are borrowed for the call. */
 struct gen_request {
     const char *spec_text;   /* canonical text of the spec (spec_text below, or an embedded one) */
-    const char *kind;        /* "store", "decode", "unified", "dequant", "merge", "copy" */
+    const char *kind;        /* "store", "decode", "unified", "dequant", "merge", "copy", "convert" */
     const char *layout;      /* "aos", "soa", "native" */
     const char *target;      /* "sm_90a", "gfx942", "x86-64-v3" */
     int head_size, value_head_size, gqa, page_tokens;

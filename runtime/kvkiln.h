@@ -71,7 +71,8 @@ typedef enum kvk_compile { KVK_COMPILE_ON_MISS = 0, KVK_COMPILE_NEVER = 1 } kvk_
 
 typedef enum kvk_kind_bits {
     KVK_STORE = 1, KVK_DECODE = 2, KVK_UNIFIED = 4, KVK_DEQUANT = 8, KVK_MERGE = 16, KVK_COPY = 32,
-    KVK_ALL_KINDS = 63
+    KVK_ALL_KINDS = 63, /* what serving takes */
+    KVK_CONVERT = 64    /* asked for by name only */
 } kvk_kind_bits;
 
 /* What decode and unified are specialised on. A call that asks for one that its kernel lacks fails naming it. */
@@ -158,7 +159,7 @@ struct kvk_model {
     int page_tokens;         /* P; 0 = 16 */
     kvk_dtype dtype;         /* rows of K, V, query, output; default bf16. What is written in fp16 ends at +-65504; NaN stays */
     kvk_dtype dequant_dtype; /* output of kvk_dequant; default dtype */
-    unsigned kinds;          /* kvk_kind_bits; 0 = all */
+    unsigned kinds;          /* kvk_kind_bits; 0 = KVK_ALL_KINDS */
     unsigned options;        /* kvk_option_bits of decode and unified */
     const char *plan;        /* of decode and unified, for experiments: "warps=8,min_ctas=3" instead of what the tuned tables say,
                                 "" for rules alone (docs/tuning.md); NULL: the tables */
@@ -373,6 +374,24 @@ struct kvk_copy_args {
     int32_t pages;
 };
 
+/*
+** Slots of a pool of one layout to slots of a pool of another: the same spec, heads, head sizes and page_tokens, prepared twice.
+**   kernels       of the target's layout, prepared with KVK_CONVERT
+**   from_kernels  of the source's layout, prepared with any kind; KVK_E_ARG if the two differ in more than layout
+** Codes, block scales and 16-bit fields arrive bit by bit (a NaN field as 0, an infinite one as +-65504, as they are read),
+** except where a codebook's norm is corrected and one of the two layouts is aos: the scalar is then multiplied with or divided
+** by the length of its decoded direction, as store would have, and rounded to fp16 a second time. Items outside their pools
+** are skipped, other slots stay as they are, and the two pools must not overlap.
+*/
+struct kvk_convert_args {
+    size_t size;
+    struct kvk_pool from, to;
+    const void *from_index, *to_index; /* [items] slot numbers, or page numbers if `pages` is 1 */
+    kvk_index index_type;
+    int64_t items;
+    int32_t pages;
+};
+
 KVK_API kvk_status kvk_merge(const kvk_kernels *k, const struct kvk_merge_args *args, kvk_stream stream, kvk_error *err);
 KVK_API kvk_status kvk_tiled(const kvk_kernels *k, const struct kvk_tiled_args *args, kvk_stream stream, kvk_error *err);
 /* Bytes for tiles of tile_tokens (0 = 32768) and chunks of up to limits->tokens: no other limit counts. Less is enough if
@@ -383,6 +402,9 @@ KVK_API size_t kvk_tiled_workspace_bytes(const kvk_kernels *k, const kvk_kernels
 /* from_kernels: the set that wrote the source pool; NULL = k. KVK_E_ARG if the two signatures differ. */
 KVK_API kvk_status kvk_copy(const kvk_kernels *k, const kvk_kernels *from_kernels, const struct kvk_copy_args *args,
                             kvk_stream stream, kvk_error *err);
+
+KVK_API kvk_status kvk_convert(const kvk_kernels *k, const kvk_kernels *from_kernels, const struct kvk_convert_args *args,
+                               kvk_stream stream, kvk_error *err);
 
 /* How each kernel of a set came to be: for tools and logs. kind is one bit. */
 struct kvk_kernel_info {

@@ -42,9 +42,9 @@ kvk_status model_shape(const struct kvk_model *m, struct shape *out, kvk_error *
     out->options = m->options;
     if (!m->spec || !*m->spec)
         return ERR(err, KVK_E_ARG, "spec is missing: a preset's name or the path of a .lua file");
-    if (out->kinds & ~(unsigned)KVK_ALL_KINDS)
+    if (out->kinds & ~(unsigned)(KVK_ALL_KINDS | KVK_CONVERT))
         return ERR(err, KVK_E_ARG, "kinds is 0x%x, accepted bits 0x%x", out->kinds,
-                   (unsigned)KVK_ALL_KINDS);
+                   (unsigned)(KVK_ALL_KINDS | KVK_CONVERT));
     if (out->options & ~(unsigned)KVK_ALL_OPTIONS)
         return ERR(err, KVK_E_UNSUPPORTED,
                    "options has unknown bits 0x%x, accepted KVK_SOFT_CAP (0x%x), KVK_ALIBI (0x%x)",

@@ -30,8 +30,8 @@ void kernels_free(struct kvk_kernels *set)
 static void fill_request(const kvk_context *ctx, const struct kvk_kernels *set, int kind,
                          struct gen_request *r)
 {
-    static const char *const names[KIND_COUNT] = {"store",   "decode", "unified",
-                                                  "dequant", "merge",  "copy"};
+    static const char *const names[KIND_COUNT] = {"store", "decode", "unified", "dequant",
+                                                  "merge", "copy",   "convert"};
     const struct shape *s = &set->shape;
     *r = (struct gen_request){
         .spec_text = set->spec_text,
@@ -240,6 +240,6 @@ kvk_status kvk_kernel(const kvk_kernels *k, kvk_kind_bits kind, struct kvk_kerne
     }
     return ERR(err, KVK_E_ARG,
                "kind is %u, accepted one of KVK_STORE, KVK_DECODE, KVK_UNIFIED, KVK_DEQUANT, "
-               "KVK_MERGE, KVK_COPY",
+               "KVK_MERGE, KVK_COPY, KVK_CONVERT",
                (unsigned)kind);
 }

@@ -5,10 +5,9 @@
 */
 #include "templates.h"
 
-#include "part_index.h"
+#include "part_items.h"
 #include "part_native.h"
 #include "part_rowpair.h"
-#include "part_slot.h"
 
 /* The widest unit that every record begins at a multiple of. */
 static int unit_bytes(const struct slot *slot, enum layout layout)
@@ -93,60 +92,18 @@ static void copy_native(struct kb *k, const struct slot_token *from, const struc
     }
 }
 
-/* Number of the slot of one item; an item outside the pool leaves the kernel. */
-struct items {
-    val pages, entry, position; /* i1; i64 index into the arrays; i64 in the page, if `pages` */
-};
-
-static struct items item_find(struct kb *k, val row)
-{
-    struct items it;
-    int tokens = kb_plan(k)->geo.page_tokens;
-    val flag = kb_param(K, "pages");
-    it.pages = kb_icmpi(K, KB_NE, flag, 0);
-    val page = kb_divi(K, row, tokens);
-    it.position = kb_remi(K, row, tokens);
-    it.entry = kb_select(K, it.pages, page, row);
-    return it;
-}
-
-static val slot_of(struct kb *k, const struct items *it, const char *array, const char *capacity)
-{
-    int tokens = kb_plan(k)->geo.page_tokens;
-    val numbers = kb_param(K, array), wide = kb_param(K, "index_64");
-    val slots = kb_param(K, capacity);
-    val number = index_load(k, numbers, it->entry, wide);
-    val pages = kb_divi(K, slots, tokens);
-    val most = kb_select(K, it->pages, pages, slots);
-    val outside = kb_icmp(K, KB_UGE, number, most); /* unsigned: negative numbers are outside too */
-    kb_return_if(K, outside);
-    val first = kb_muli(K, number, tokens);
-    val of_page = kb_add(K, first, it->position);
-    return kb_select(K, it->pages, of_page, number);
-}
-
-static struct slot_token token_of(struct kb *k, const struct slot_head *head, val slot)
-{
-    val page64 = kb_divi(K, slot, head->page_tokens);
-    val position64 = kb_remi(K, slot, head->page_tokens);
-    val page = kb_trunc(K, page64, KB_I32), position = kb_trunc(K, position64, KB_I32);
-    return slot_token(k, head, page, position);
-}
-
 void template_copy(struct kb *k)
 {
-    static const struct slot_pool source = {"from", "from_page_stride", "from_position_stride",
-                                            "from_head_stride"};
     const struct slot *s = &kb_plan(k)->slot;
     enum layout layout = kb_plan(k)->geo.layout;
     struct rowpair pair = rowpair_begin_of(k, "items", "kv_heads");
-    struct items item = item_find(k, pair.row);
-    val from_slot = slot_of(k, &item, "from_index", "from_capacity");
-    val to_slot = slot_of(k, &item, "to_index", "capacity");
-    struct slot_head from_head = slot_head_of(k, &source, pair.head);
+    struct items item = items_find(k, pair.row);
+    val from_slot = items_slot(k, &item, "from_index", "from_capacity");
+    val to_slot = items_slot(k, &item, "to_index", "capacity");
+    struct slot_head from_head = slot_head_of(k, &items_source, pair.head);
     struct slot_head to_head = slot_head(k, pair.head);
-    struct slot_token from = token_of(k, &from_head, from_slot);
-    struct slot_token to = token_of(k, &to_head, to_slot);
+    struct slot_token from = items_token(k, &from_head, from_slot);
+    struct slot_token to = items_token(k, &to_head, to_slot);
     if (layout == LAYOUT_NATIVE) {
         copy_native(k, &from, &to);
         return;

@@ -23,6 +23,9 @@ void encode_block(struct kb *k, const struct side *side, struct rowvec *v, struc
 /* The side's encoder, then its bytes into the slot. */
 void encode_side(struct kb *k, const struct side *side, struct rowvec *v, const struct slot_token *token);
 
+/* Length of the vector of chosen centroids. */
+val encode_chosen_length(struct kb *k, const struct rowvec *v, const float *centroids, int bits, const val *code);
+
 /* Bit patterns: NaN -> 0, other magnitudes at most `most`. */
 val encode_sanitise(struct kb *k, val x, val most);
 

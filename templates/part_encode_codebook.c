@@ -45,8 +45,7 @@ static val index_of(struct kb *k, const float *mid, int bits, val y)
     return index;
 }
 
-/* Length of the vector of chosen centroids. */
-static val chosen_length(struct kb *k, const struct rowvec *v, const float *centroids, int bits,
+val encode_chosen_length(struct kb *k, const struct rowvec *v, const float *centroids, int bits,
                          const val *code)
 {
     float squares[SPEC_MAX_CENTROIDS];
@@ -81,7 +80,7 @@ static val stored_norm(struct kb *k, const struct side *side, const struct rowve
     int bits = side->codec.bits, unbiased = side->codec.unbiased_norm;
     val one = kb_f32(K, 1), zero = kb_f32(K, 0), length = one, usual = norm;
     if (side->norm_at_store || (unbiased && side->norm_at_read))
-        length = chosen_length(k, v, centroids, bits, code);
+        length = encode_chosen_length(k, v, centroids, bits, code);
     if (side->norm_at_store) {
         val inverse = kb_fdiv(K, one, length);
         usual = kb_fmul(K, norm, inverse);

@@ -39,8 +39,14 @@ struct slot_head slot_head(struct kb *k, val head)
 struct slot_head slot_head_of(struct kb *k, const struct slot_pool *pool, val head)
 {
     const struct plan *p = kb_plan(k);
+    return slot_head_in(k, pool, p->geo.layout, &p->slot, head);
+}
+
+struct slot_head slot_head_in(struct kb *k, const struct slot_pool *pool, enum layout layout,
+                              const struct slot *slot, val head)
+{
     struct slot_head h = {
-        .slot = &p->slot, .layout = p->geo.layout, .page_tokens = p->geo.page_tokens};
+        .slot = slot, .layout = layout, .page_tokens = kb_plan(k)->geo.page_tokens};
     h.cache = kb_param(K, pool->cache);
     h.page_stride = kb_param(K, pool->page_stride);
     val wide = kb_zext(K, head, KB_I64);

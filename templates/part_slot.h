@@ -35,6 +35,8 @@ struct slot_head slot_head(struct kb *k, val head);
 /* The same of another pool, whose parameters have these names. */
 struct slot_pool { const char *cache, *page_stride, *position_stride, *head_stride; };
 struct slot_head slot_head_of(struct kb *k, const struct slot_pool *pool, val head);
+/* And of another layout than the plan's. */
+struct slot_head slot_head_in(struct kb *k, const struct slot_pool *pool, enum layout layout, const struct slot *slot, val head);
 
 /* page (a page number, taken as non-negative) and position in the page: i32. */
 struct slot_token slot_token(struct kb *k, const struct slot_head *head, val page, val position);

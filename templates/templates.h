@@ -15,5 +15,6 @@ void template_unified(struct kb *k);
 void template_dequant(struct kb *k);
 void template_merge(struct kb *k);
 void template_copy(struct kb *k);
+void template_convert(struct kb *k);
 
 #endif

@@ -47,7 +47,7 @@ static struct kvk_model make_model(int kind, int soa)
 /* The key that kvk_prepare will look for. */
 static char *make_key(const kvk_context *ctx, int kind, int soa)
 {
-    static const char *const kinds[] = {"store", "decode", "unified", "dequant", "merge", "copy"};
+    static const char *const kinds[] = {"store", "decode", "unified", "dequant", "merge", "copy", "convert"};
     const char *name, *text = NULL;
     extern int embedded_spec_text(int, const char **, const char **);
     for (int i = 0; embedded_spec_text(i, &name, &text) && strcmp(name, "turboquant_k8v4"); i++)

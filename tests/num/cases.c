@@ -370,6 +370,30 @@ static void add_native(struct list *list)
         }
 }
 
+static int has_layout(const struct ref_spec *s, enum ref_layout layout)
+{
+    return layout == REF_AOS || (layout == REF_SOA ? s->soa : s->native);
+}
+
+/* From every layout to every other one, a way of moving each; all ways behind --full. */
+static void add_conversions(struct list *list)
+{
+    for (int s = 0, turn = 0; s < ref_spec_count(); s++)
+        for (int pair = 0; pair < 9; pair++) {
+            enum ref_layout from = (enum ref_layout)(pair / 3), to = (enum ref_layout)(pair % 3);
+            const struct ref_spec *spec = ref_spec_at(s);
+            if (!spec->native || from == to || !has_layout(spec, from) || !has_layout(spec, to))
+                continue;
+            struct num_model m = model_of(0, sizes[turn % SIZES], 2, 0, turn % PAGES);
+            m.spec = spec;
+            m.layout = to;
+            for (int v = 0; v < 4; v++)
+                add(list, &m, "convert", check_convert, 4 * (int)from + v, FAULT_NONE,
+                    v != turn % 4);
+            turn++;
+        }
+}
+
 /* KV heads as CTAs share them out: one, an odd number, as many as a CTA takes, more. */
 static void add_heads(struct list *list)
 {
@@ -602,6 +626,7 @@ struct num_case *num_cases(int full, size_t *count)
         add_tiled(&list, &m, i < 2);
     }
     add_moves(&list);
+    add_conversions(&list);
     size_t kept = 0;
     for (size_t i = 0; i < list.count; i++)
         if (full || !list.cases[i].full)

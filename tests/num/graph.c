@@ -332,6 +332,7 @@ struct num_case *graph_cases(struct num_case *cases, size_t *count)
                  {"merge", graph_merge, 0},
                  {"copy_slots", graph_copy, 0},
                  {"copy_pages", graph_copy, GRAPH_PAGES},
+                 {"convert", graph_copy, GRAPH_CONVERT},
                  {"device_copy", graph_device_copy, 0}};
     enum { KINDS = sizeof kinds / sizeof *kinds };
     const struct num_model models[] = {{ref_spec_find("turboquant_4bit_nc"), REF_AOS, 64, 64, 4, 2,

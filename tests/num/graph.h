@@ -23,7 +23,7 @@ void graph_launch(struct num_run *run, const struct graph *g);
 void graph_free(struct num_run *run, struct graph *g);
 
 /* --- graph.c; variant: see there --- */
-enum { GRAPH_CAPTURED = 1, GRAPH_PAGES = 2 };
+enum { GRAPH_CAPTURED = 1, GRAPH_PAGES = 2, GRAPH_CONVERT = 4 };
 void graph_record(struct num_run *run, struct graph *g, int variant);
 void graph_replay(struct num_run *run, const struct graph *g); /* done when it returns */
 void graph_release(struct num_run *run, struct graph *g);

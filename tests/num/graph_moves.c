@@ -109,7 +109,7 @@ void graph_merge(struct num_run *run, const struct num_case *c)
 /* --- copy --- */
 
 struct copy {
-    const kvk_kernels *kernels;
+    const kvk_kernels *kernels, *source;
     struct kvk_copy_args args;
 };
 
@@ -119,6 +119,22 @@ static void queue_copy(struct num_run *run, void *data, kvk_stream stream)
     kvk_error err = {0};
 
     num_ok(run, kvk_copy(copy->kernels, NULL, &copy->args, stream, &err), &err, "kvk_copy");
+}
+
+/* The same call with a source of another layout. */
+static void queue_convert(struct num_run *run, void *data, kvk_stream stream)
+{
+    const struct copy *copy = data;
+    struct kvk_convert_args args = KVK_INIT(struct kvk_convert_args);
+    kvk_error err = {0};
+
+    args.from = copy->args.from;
+    args.to = copy->args.to;
+    args.from_index = copy->args.from_index;
+    args.to_index = copy->args.to_index;
+    args.items = copy->args.items;
+    args.pages = copy->args.pages;
+    num_ok(run, kvk_convert(copy->kernels, copy->source, &args, stream, &err), &err, "kvk_convert");
 }
 
 /* Different targets, any sources; one item's target is outside. Returns how many are inside. */
@@ -145,14 +161,21 @@ static int put_items(struct num_run *run, const struct copy *copy, int units, ui
 void graph_copy(struct num_run *run, const struct num_case *c)
 {
     static const int lengths[] = {130, 2, 40, 300};
-    const int pages = (c->variant & GRAPH_PAGES) != 0;
+    const int pages = (c->variant & GRAPH_PAGES) != 0, converts = c->variant & GRAPH_CONVERT;
+    const unsigned kind = converts ? KVK_CONVERT : KVK_COPY;
+    struct num_model source = c->model;
     struct world w;
     struct world_options o = {
         .lengths = lengths, .sequences = 4, .data_seed = num_case_seed(run, c), .poison = 0x5A};
-    struct copy copy = {num_prepare(run, &c->model, KVK_COPY), KVK_INIT(struct kvk_copy_args)};
-    struct graph g = {queue_copy, &copy, NULL, NULL};
+    struct copy copy = {num_prepare(run, &c->model, kind), NULL, KVK_INIT(struct kvk_copy_args)};
+    void (*const queue)(struct num_run *, void *, kvk_stream) =
+        converts ? queue_convert : queue_copy;
+    struct graph g = {queue, &copy, NULL, NULL};
 
-    world_make(run, &w, &c->model, &o);
+    if (converts)
+        source.layout = REF_NATIVE;
+    copy.source = num_prepare(run, &source, kind);
+    world_make(run, &w, &source, &o);
     const int units = (int)w.pool.pages * (pages ? 1 : c->model.page);
     uint8_t *before = num_host(run, w.pool_bytes), *got = num_host(run, w.pool_bytes),
             *want = num_host(run, w.pool_bytes);
@@ -172,7 +195,7 @@ void graph_copy(struct num_run *run, const struct num_case *c)
         int inside = put_items(run, &copy, units, num_case_seed(run, c) + (uint64_t)batch);
         graph_replay(run, &g);
         num_download(run, got, copy.args.to.data, w.pool_bytes);
-        queue_copy(run, &fresh, NULL);
+        queue(run, &fresh, NULL);
         num_download(run, want, fresh.args.to.data, w.pool_bytes);
         if (memcmp(got, want, w.pool_bytes) || (inside && !memcmp(got, before, w.pool_bytes)))
             num_differ(run, "the replay's pool differs from a fresh call's in batch %d", batch);

@@ -16,6 +16,10 @@ void ref_slot_get(const struct ref_format *f, const struct ref_pool *pool, int64
                   struct ref_slot *out);
 void ref_slot_put(const struct ref_format *f, const struct ref_pool *pool, int64_t slot, int head,
                   const struct ref_slot *in);
+/* ref_store.c: a side's first field in another layout, and any other field as it is */
+uint16_t ref_convert_scalar(const struct ref_codec *codec, const float *centroids,
+                            enum ref_layout from, enum ref_layout to, const uint8_t *codes,
+                            uint16_t field, int d);
 /* native: which bit of its head block is bit `bit` of the code of a token's element; side 1: values */
 size_t ref_native_bit(const struct ref_format *f, int side, int token, int element, int bit);
 

@@ -256,6 +256,25 @@ static void encode_block(const struct ref_codec *codec, const float *x, int d, u
     }
 }
 
+/* fp16(n16 / length) for layouts that keep the norm corrected, fp16(k16 * length) back to aos. */
+uint16_t ref_convert_scalar(const struct ref_codec *codec, const float *centroids,
+                            enum ref_layout from, enum ref_layout to, const uint8_t *codes,
+                            uint16_t field, int d)
+{
+    float chosen[REF_MAX_D] = {0}, x = ref_f16_to(field), squared, length, factor;
+
+    x = limit(x, 65504);
+    if (codec->kind != REF_CODEBOOK || !codec->correction || (from == REF_AOS) == (to == REF_AOS))
+        return ref_f16_from(x);
+    for (int i = 0; i < d; i++)
+        chosen[i] = centroids[ref_get_code(codes, codec->bits, i)];
+    squared = sum_squares(chosen, d) + 1e-16f;
+    length = sqrtf(squared);
+    factor = to == REF_AOS ? length : 1.0f / length;
+    x = x * factor;
+    return ref_f16_from(limit(x, 65504));
+}
+
 void ref_encode(const struct ref_codec *codec, const float *centroids, enum ref_layout layout,
                 const float *x, int d, uint8_t *codes, uint16_t *fields, float *edge)
 {

@@ -55,7 +55,7 @@ void *rt_pack(int ptx, size_t *size)
     struct pack_writer writer;
     void *bytes;
     pack_writer_init(&writer, KVK_BUILD_ID);
-    for (int i = 0; i < KIND_COUNT; i++) {
+    for (int i = 0; i < KIND_SERVING; i++) {
         struct gen_request request = rt_request(kinds[i]);
         rt_pack_add(&writer, &request, 0);
         if (ptx)

@@ -63,7 +63,7 @@ static void same_model_is_the_same_pointer(void **state)
     explicit.kinds = KVK_ALL_KINDS;
     assert_ptr_equal(prepare(ctx, &model), k);
     assert_ptr_equal(prepare(ctx, &explicit), k);
-    assert_int_equal(rt_generator.compiles, KIND_COUNT);
+    assert_int_equal(rt_generator.compiles, KIND_SERVING);
     kvk_close(ctx);
 }
 
@@ -78,7 +78,7 @@ static void kernels_are_shared_between_models(void **state)
     wide.query_heads = 32;
     const kvk_kernels *b = prepare(ctx, &wide);
     assert_ptr_not_equal(a, b);
-    assert_int_equal(rt_generator.compiles, KIND_COUNT);
+    assert_int_equal(rt_generator.compiles, KIND_SERVING);
     assert_string_equal(origin(a, KVK_DECODE), "compiled");
     assert_string_equal(origin(b, KVK_DECODE), "memory");
     kvk_close(ctx);
@@ -95,7 +95,7 @@ static void options_make_two_kernels(void **state)
     model.options = KVK_SOFT_CAP;
     assert_int_equal(kvk_prepare(ctx, &model, &capped, NULL), KVK_OK);
     assert_ptr_not_equal(plain, capped);
-    assert_int_equal(rt_generator.compiles, KIND_COUNT + 2);
+    assert_int_equal(rt_generator.compiles, KIND_SERVING + 2);
     assert_string_equal(plain->pages.signature, capped->pages.signature);
     kvk_close(ctx);
 }
@@ -131,16 +131,16 @@ static void plans_make_kernels_of_their_own(void **state)
     assert_string_equal(tabled->tuned[KIND_DECODE].plan, "warps=8");
     assert_string_equal(tabled->tuned[KIND_UNIFIED].plan, "");
     assert_ptr_equal(prepare(ctx, &model), tabled);
-    assert_int_equal(rt_generator.compiles, KIND_COUNT);
+    assert_int_equal(rt_generator.compiles, KIND_SERVING);
     model.plan = "warps=8";
     given = prepare(ctx, &model); /* decode is the same kernel, unified is not */
     assert_ptr_not_equal(given, tabled);
     assert_ptr_equal(given->kernel[KIND_DECODE], tabled->kernel[KIND_DECODE]);
-    assert_int_equal(rt_generator.compiles, KIND_COUNT + 1);
+    assert_int_equal(rt_generator.compiles, KIND_SERVING + 1);
     model.plan = ""; /* rules alone: what unified had */
     given = prepare(ctx, &model);
     assert_ptr_equal(given->kernel[KIND_UNIFIED], tabled->kernel[KIND_UNIFIED]);
-    assert_int_equal(rt_generator.compiles, KIND_COUNT + 2);
+    assert_int_equal(rt_generator.compiles, KIND_SERVING + 2);
     model.plan = "warp=8";
     assert_int_equal(kvk_prepare(ctx, &model, &given, &err), KVK_E_ARG);
     assert_non_null(strstr(err.text, "warp=8"));
@@ -175,7 +175,7 @@ static void dequant_has_a_dtype_of_its_own(void **state)
     prepare(ctx, &model);
     model.dequant_dtype = KVK_FLOAT16;
     const kvk_kernels *k = prepare(ctx, &model);
-    assert_int_equal(rt_generator.compiles, KIND_COUNT + 1);
+    assert_int_equal(rt_generator.compiles, KIND_SERVING + 1);
     assert_string_equal(origin(k, KVK_DEQUANT), "compiled");
     assert_string_equal(origin(k, KVK_STORE), "memory");
     kvk_close(ctx);
@@ -212,11 +212,11 @@ static void second_context_finds_the_cache(void **state)
     kvk_context *ctx = rt_open(dir);
     prepare(ctx, &model);
     kvk_close(ctx);
-    assert_int_equal(rt_count(dir, NULL), KIND_COUNT);
+    assert_int_equal(rt_count(dir, NULL), KIND_SERVING);
     ctx = rt_open(dir);
     const kvk_kernels *k = prepare(ctx, &model);
     assert_string_equal(origin(k, KVK_UNIFIED), "cache");
-    assert_int_equal(rt_generator.compiles, KIND_COUNT);
+    assert_int_equal(rt_generator.compiles, KIND_SERVING);
     kvk_close(ctx);
     rt_remove(dir);
 }
@@ -233,7 +233,7 @@ static void other_targets_do_not_collide(void **state)
     prepare(first, &model);
     const kvk_kernels *k = prepare(second, &model);
     assert_string_equal(origin(k, KVK_STORE), "compiled");
-    assert_int_equal(rt_count(dir, NULL), 2 * KIND_COUNT);
+    assert_int_equal(rt_count(dir, NULL), 2 * KIND_SERVING);
     kvk_close(first);
     kvk_close(second);
     rt_remove(dir);
@@ -323,7 +323,7 @@ static void duplicates_collapse(void **state)
         assert_int_equal(callers[i].status, KVK_OK);
         assert_ptr_equal(callers[i].kernels, callers[0].kernels);
     }
-    assert_int_equal(rt_generator.compiles, KIND_COUNT);
+    assert_int_equal(rt_generator.compiles, KIND_SERVING);
     if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
         assert_true(rt_generator.most_running > 1);
     kvk_close(ctx);
@@ -351,7 +351,7 @@ static void overlapping_prepares_do_not_deadlock(void **state)
     run_callers(callers);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(callers[i].status, KVK_OK);
-    assert_true(rt_generator.compiles <= 2 * KIND_COUNT);
+    assert_true(rt_generator.compiles <= 2 * KIND_SERVING);
     kvk_close(ctx);
 }
 
@@ -523,7 +523,7 @@ static void models_are_checked(void **state)
     BAD(page_tokens, -1, KVK_E_SHAPE, "page_tokens is -1");
     BAD(dtype, (kvk_dtype)7, KVK_E_ARG, "dtype is 7");
     BAD(dequant_dtype, (kvk_dtype)3, KVK_E_ARG, "dequant_dtype is 3");
-    BAD(kinds, 64, KVK_E_ARG, "kinds");
+    BAD(kinds, 128, KVK_E_ARG, "kinds");
     BAD(options, 4, KVK_E_UNSUPPORTED, "unknown bits 0x4");
     struct {
         struct kvk_model m;

@@ -78,11 +78,11 @@ static void every_kernel_is_reported(void **state)
     char *dir = rt_folder();
     kvk_context *ctx = open_seen(&seen, 0, dir);
     assert_int_equal(kvk_prepare(ctx, &model, &k, NULL), KVK_OK);
-    assert_int_equal(seen.reports, KIND_COUNT);
-    assert_int_equal(seen.done, KIND_COUNT);
-    assert_int_equal(seen.total, KIND_COUNT);
+    assert_int_equal(seen.reports, KIND_SERVING);
+    assert_int_equal(seen.done, KIND_SERVING);
+    assert_int_equal(seen.total, KIND_SERVING);
     assert_int_equal(seen.wrong + seen.elsewhere, 0);
-    assert_int_equal(words(seen.origins, "compiled"), KIND_COUNT);
+    assert_int_equal(words(seen.origins, "compiled"), KIND_SERVING);
     assert_int_equal(words(seen.kinds, "unified"), 1);
     model.kinds = KVK_STORE | KVK_DECODE; /* another set of kernels that are there */
     seen = (struct seen){.caller = pthread_self()};
@@ -124,7 +124,7 @@ static void failures_are_reported(void **state)
     kvk_context *ctx = open_seen(&seen, 0, NULL);
     assert_int_equal(kvk_prepare(ctx, &model, &k, NULL), KVK_E_COMPILE);
     assert_int_equal(words(seen.origins, "failed"), 2);
-    assert_int_equal(seen.done, KIND_COUNT);
+    assert_int_equal(seen.done, KIND_SERVING);
     kvk_close(ctx);
 }
 
@@ -133,7 +133,7 @@ static void cancelling_loses_nothing(void **state)
     (void)state;
     struct kvk_model model = rt_model();
     const kvk_kernels *k;
-    for (int at = 1; at <= KIND_COUNT; at++) {
+    for (int at = 1; at <= KIND_SERVING; at++) {
         struct seen seen = {.cancel_at = at};
         kvk_error err = {0};
         char *dir = rt_folder();
@@ -141,9 +141,9 @@ static void cancelling_loses_nothing(void **state)
         kvk_context *ctx = open_seen(&seen, 1, dir);
         kvk_status status = kvk_prepare(ctx, &model, &k, &err);
         int made = rt_generator.compiles;
-        assert_true(made >= at && made <= KIND_COUNT);
+        assert_true(made >= at && made <= KIND_SERVING);
         assert_int_equal(rt_count(dir, ".kvko"), made);
-        if (made < KIND_COUNT) {
+        if (made < KIND_SERVING) {
             assert_int_equal(status, KVK_E_CANCELLED);
             assert_null(k);
             assert_non_null(strstr(err.text, "the progress callback asked to stop"));
@@ -153,7 +153,7 @@ static void cancelling_loses_nothing(void **state)
         assert_int_equal(seen.reports, at); /* who asked to stop is not asked again */
         seen.cancel_at = 0;
         assert_int_equal(kvk_prepare(ctx, &model, &k, NULL), KVK_OK);
-        assert_int_equal(rt_generator.compiles, KIND_COUNT);
+        assert_int_equal(rt_generator.compiles, KIND_SERVING);
         kvk_close(ctx);
         rt_remove(dir);
     }
@@ -169,7 +169,7 @@ static void cancelling_waits_for_what_runs(void **state)
     kvk_context *ctx = open_seen(&seen, 2, NULL);
     assert_int_equal(kvk_prepare(ctx, &model, &k, NULL), KVK_E_CANCELLED);
     assert_int_equal(rt_generator.running, 0);
-    assert_true(rt_generator.compiles < KIND_COUNT);
+    assert_true(rt_generator.compiles < KIND_SERVING);
     kvk_close(ctx); /* at once: nothing is left behind */
 }
 
@@ -209,7 +209,7 @@ static void who_waited_for_a_cancelled_one_goes_on(void **state)
     assert_int_equal(kvk_prepare(ctx, &model, &k, NULL), KVK_OK);
     pthread_join(thread, NULL);
     assert_int_equal(other.status, KVK_E_CANCELLED);
-    assert_int_equal(rt_generator.compiles, KIND_COUNT);
+    assert_int_equal(rt_generator.compiles, KIND_SERVING);
     kvk_close(ctx);
 }
 
