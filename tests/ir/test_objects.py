@@ -51,6 +51,7 @@ CORE = [
     (["gfx942", "gfx1201"], PRESETS[1:2], ATTEND, ["aos"], [64, 256], [1], ["none"]),
     (["sm_80", "sm_90a"], PRESETS, KINDS, ["aos"], [128], [4], ["none"]),
     (["sm_80", "sm_90a"], NATIVE, KINDS, ["native"], [128], [4], ["none"]),
+    (["gfx942", "gfx1201", "sm_90a"], NATIVE[1:], ["convert"], ["aos", "native"], [64], [4], ["none"]),
     (["sm_120a"], PRESETS[1:2], ATTEND, [], [64, 256], [8], ["none"]),
     (["gfx942", "gfx1201", "sm_80", "sm_90a"], PRESETS[1:2], ATTEND, ["aos"], [128], [8], OPTIONS),
     (["gfx942", "gfx1201", "sm_80", "sm_90a"], [f"{ROOT}/tests/ir/values.lua"], ATTEND, ["aos"], [128], [4], ["none"]),
@@ -58,7 +59,7 @@ CORE = [
     (["sm_90a", "sm_100a", "sm_120a"], PRESETS[:4], ["decode"], ["soa"], [128], [8], ["none"], [16, 32]),
     (["sm_90a", "sm_120a"], FLOATS[1:2], ["decode"], ["aos"], [128, 256], [4], ["none"]),
 ]
-FULL = [([target], PRESETS, KINDS, [], [64, 128, 256], [1, 4, 8], ["none"]) for target in GFX + SM] + \
+FULL = [([target], PRESETS, KINDS + ["convert"], [], [64, 128, 256], [1, 4, 8], ["none"]) for target in GFX + SM] + \
     [([target], PRESETS, ATTEND, [], [64, 128, 256], [1, 4, 8], OPTIONS) for target in GFX + SM] + \
     [([target], PRESETS + FLOATS, ATTEND, [], [64, 128, 256], [3, 16], ["none"], [16, 64]) for target in SM] + \
     [([target], FLOATS, ATTEND, [], [64, 128, 256], [1, 4, 8], ["none"], [16, 32]) for target in SM] + \
@@ -344,19 +345,13 @@ def build(kvkiln, group, folder):
 
 
 def layouts_of(preset):
-    return ["aos", "soa", "native"] if preset.startswith("turbo") else ["aos", "native"] if preset.startswith("ultra") else ["aos"]
+    return ["aos"] + ["soa"] * preset.startswith("turbo") + ["native"] * preset.startswith(("turbo", "ultra"))
 
 
 def expected(group):
-<<<<<<< Updated upstream
     targets, presets, kinds, layouts, sizes, gqas, options, *pages = group
-    of = {p: len([x for x in (layouts or ["aos", "soa"]) if p.startswith("turbo") or x == "aos"]) for p in presets}
-    return len(targets) * sum(of.values()) * len(kinds) * len(sizes) * len(gqas) * len(options) * len(pages[0] if pages else [16])
-=======
-    targets, presets, kinds, layouts, sizes, gqas, options = group
     of = {p: len([x for x in (layouts or ["aos", "soa", "native"]) if x in layouts_of(p)]) for p in presets}
-    return len(targets) * sum(of.values()) * len(kinds) * len(sizes) * len(gqas) * len(options)
->>>>>>> Stashed changes
+    return len(targets) * sum(of.values()) * len(kinds) * len(sizes) * len(gqas) * len(options) * len(pages[0] if pages else [16])
 
 
 def check_one(path, target):
