@@ -113,10 +113,8 @@ static kvk_status prepare_all(struct bench *b, kvk_error *err)
         status = kvk_layout(b->store, &b->layout, err);
     struct slots slots;
     const struct format *format = slots_format(b->shape.preset);
-    int soa = !strcmp(b->shape.layout, "soa");
-    int known = format && strcmp(b->shape.layout, "native") &&
-                b->shape.head_size == b->shape.value_head_size &&
-                slots_make(format, soa, (int)b->shape.kv_heads, (int)b->shape.head_size,
+    int known = format && b->shape.head_size == b->shape.value_head_size &&
+                slots_make(format, b->shape.layout, (int)b->shape.kv_heads, (int)b->shape.head_size,
                            (int)b->shape.page, &slots) &&
                 slots.page_bytes == b->layout.page_bytes;
     if (!status && !known)

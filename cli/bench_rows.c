@@ -32,9 +32,16 @@ static kvk_status rows_of_oracle(const struct bench *b, long sequence, int head,
     struct slots slots;
     unsigned char *pages;
     int32_t *table;
-    slots_make(slots_format(b->shape.preset), !strcmp(b->shape.layout, "soa"),
-               (int)b->shape.kv_heads, (int)b->shape.head_size, (int)b->shape.page, &slots);
+    slots_make(slots_format(b->shape.preset), b->shape.layout, (int)b->shape.kv_heads,
+               (int)b->shape.head_size, (int)b->shape.page, &slots);
     kvk_status status = fetch(b, sequence, &pages, &table, err);
+    if (!status && slots.native) {
+        size_t n = (size_t)((b->context[sequence] + b->shape.page - 1) / b->shape.page);
+        unsigned char *plain = cli_alloc(n, slots.page_bytes);
+        slots_from_native(&slots, pages, n, plain);
+        free(pages);
+        pages = plain;
+    }
     if (!status)
         oracle_decode(&slots, pages, table, b->context[sequence], head, out);
     free(pages);

@@ -149,19 +149,22 @@ static kvk_status verify_codes(const struct bench *b, struct bench_sum *sum, lon
 {
     struct slots slots;
     size_t bytes = b->layout.page_bytes;
-    unsigned char *page = cli_alloc(bytes, 1);
+    unsigned char *page = cli_alloc(bytes, 1), *plain = cli_alloc(bytes, 1);
     long step = b->rows > CHECKED_ROWS ? b->rows / CHECKED_ROWS : 1;
     kvk_status status = KVK_OK;
-    slots_make(slots_format(b->shape.preset), !strcmp(b->shape.layout, "soa"),
-               (int)b->shape.kv_heads, (int)b->shape.head_size, (int)b->shape.page, &slots);
+    slots_make(slots_format(b->shape.preset), b->shape.layout, (int)b->shape.kv_heads,
+               (int)b->shape.head_size, (int)b->shape.page, &slots);
     for (long row = 0; row < b->rows && !status; row += step) {
         const char *from =
             (const char *)b->pool.data + (size_t)(b->host_slots[row] / b->shape.page) * bytes;
         status = kvk_download(b->ctx, page, from, bytes, err);
+        if (!status && slots.native)
+            slots_from_native(&slots, page, 1, plain);
         for (int head = 0; head < b->shape.kv_heads && !status; head++)
-            *wrong += check_slot(b, &slots, page, row, head, sum);
+            *wrong += check_slot(b, &slots, slots.native ? plain : page, row, head, sum);
     }
     free(page);
+    free(plain);
     return status;
 }
 

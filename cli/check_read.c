@@ -91,7 +91,7 @@ kvk_status check_dequant(struct run *run, const struct check_pool *ours, struct 
                          kvk_error *err)
 {
     const struct sample *s = run->sample;
-    int own = !ours;
+    int own = !ours && !s->converted;
     size_t bytes = (size_t)s->total * (size_t)s->kv_heads * (size_t)s->head_size * 2;
     unsigned char *key = cli_alloc(bytes, 1), *value = cli_alloc(bytes, 1);
     kvk_status status = run_dequant(run, key, value, err);
@@ -156,7 +156,7 @@ static void compare_answer(struct comparisons *all, const struct check_rule *rul
                    to = ((size_t)a->pick[row] * heads + head) * d;
             if (rule->ours) {
                 attend_row(s, rule->ours->slots, rule->ours->bytes, a, row, (int)head, ours);
-                attend_row(s, &s->slots, s->cache->data, a, row, (int)head, theirs);
+                attend_row(s, &s->slots, s->pool, a, row, (int)head, theirs);
             }
             for (size_t i = 0; i < d; i++)
                 compare_add(c, number_at(s->number, a->got, from + i),

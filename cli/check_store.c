@@ -181,7 +181,7 @@ static void compare_parts(struct pair *p, const char *prefix, struct comparisons
         compare_count(part(p, all, prefix, "value_codes", VALUE_CODES), value_rate);
         if (format->key == KEY_CODEBOOK)
             compare_count(part(p, all, prefix, p->slots->soa ? "k_scalar" : "k_norm", SCALAR),
-                          field_rate);
+                          p->sample->converted ? 1 : field_rate);
         compare_count(part(p, all, prefix, "v_scale", SCALE), field_rate);
         compare_count(part(p, all, prefix, "v_zero", ZERO), field_rate);
     } else {
@@ -199,7 +199,7 @@ static struct pair pair_make(const struct sample *sample, const struct slots *sl
                          slots,
                          &sample->slots,
                          pool,
-                         sample->cache->data,
+                         sample->pool,
                          cli_alloc(d, sizeof(double)),
                          cli_alloc(d, sizeof(double))};
 }

@@ -46,7 +46,7 @@ enum {
 
 static const struct argp_option bench_options[] = {
     {"preset", 'p', "SPEC", 0, "preset or path of a .lua file (default turboquant_4bit_nc)", 0},
-    {"layout", 'l', "LAYOUT", 0, "aos (default), soa", 0},
+    {"layout", 'l', "LAYOUT", 0, "aos (default), soa, native", 0},
     {"head-size", OPT_HEAD, "D", 0, "default 128", 0},
     {"value-head-size", OPT_VALUE_HEAD, "D", 0, "default: that of keys", 0},
     {"gqa", OPT_GQA, "N", 0, "query heads a KV head (default 4)", 0},
@@ -139,8 +139,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'p': o->shape.preset = arg; return 0;
     case 'l':
-        if (strcmp(arg, "aos") && strcmp(arg, "soa"))
-            argp_error(state, "--layout: '%s': accepted aos, soa", arg);
+        if (strcmp(arg, "aos") && strcmp(arg, "soa") && strcmp(arg, "native"))
+            argp_error(state, "--layout: '%s': accepted aos, soa, native", arg);
         o->shape.layout = arg;
         return 0;
     case 'r': number(state, "repeats", arg, 1, MOST_REPEATS, &o->repeats); return 0;

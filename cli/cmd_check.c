@@ -45,6 +45,17 @@ static uint64_t hash_of(const unsigned char *bytes, size_t n)
     return hash;
 }
 
+/* What the oracle reads in place of a pool, which it takes. */
+static unsigned char *readable(const struct slots *slots, unsigned char *pool, long pages)
+{
+    if (!slots->native)
+        return pool;
+    unsigned char *out = cli_alloc((size_t)pages, slots->page_bytes);
+    slots_from_native(slots, pool, (size_t)pages, out);
+    free(pool);
+    return out;
+}
+
 /* Stores the rows and compares what came of it; for another layout the pool is kept in *ours. */
 static kvk_status store_and_compare(struct run *run, const char *layout, struct slots *slots,
                                     unsigned char **ours, struct comparisons *all, kvk_error *err)
@@ -56,10 +67,12 @@ static kvk_status store_and_compare(struct run *run, const char *layout, struct 
     unsigned char *pool = cli_alloc(run->pool_bytes, 1);
     status = run_pool_download(run, pool, err);
     all->stored = status ? 0 : hash_of(pool, run->pool_bytes);
-    if (!status && !strcmp(layout, s->layout))
+    if (!status && !strcmp(layout, s->layout)) {
+        pool = readable(&s->slots, pool, s->pages);
         check_store(s, pool, all);
-    else if (!status && slots_make(s->slots.format, !strcmp(layout, "soa"), s->kv_heads,
-                                   s->head_size, s->page_tokens, slots)) {
+    } else if (!status && slots_make(s->slots.format, layout, s->kv_heads, s->head_size,
+                                   s->page_tokens, slots)) {
+        pool = readable(slots, pool, s->pages);
         check_store_across(s, slots, pool, all);
         *ours = pool;
         return KVK_OK;
@@ -256,8 +269,7 @@ enum { OPT_DEVICE = 'd', OPT_LAYOUT = 'l', OPT_JSON = 'j', OPT_SPECS = 's' };
 
 static const struct argp_option argp_options[] = {
     {"device", OPT_DEVICE, "DEVICE", 0, "auto (default), host, cuda:0, hip:0", 0},
-    {"layout", OPT_LAYOUT, "LAYOUT", 0, "aos or soa: store into this layout instead of the file's",
-     0},
+    {"layout", OPT_LAYOUT, "LAYOUT", 0, "aos, soa or native: store into this layout instead of the file's", 0},
     {"specs", OPT_SPECS, "DIR", 0, "look for presets here first", 0},
     {"json", OPT_JSON, 0, 0, "results as JSON", 0},
     {0},
@@ -271,8 +283,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_SPECS: o->specs = arg; return 0;
     case OPT_JSON: o->json = 1; return 0;
     case OPT_LAYOUT:
-        if (strcmp(arg, "aos") && strcmp(arg, "soa"))
-            argp_error(state, "--layout: '%s': accepted aos, soa", arg);
+        if (strcmp(arg, "aos") && strcmp(arg, "soa") && strcmp(arg, "native"))
+            argp_error(state, "--layout: '%s': accepted aos, soa, native", arg);
         o->layout = arg;
         return 0;
     case ARGP_KEY_ARGS:

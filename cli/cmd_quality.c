@@ -230,7 +230,7 @@ static const struct argp_option argp_options[] = {
     {"mean", OPT_MEAN, "X", 0, "of random elements (default 0)", 0},
     {"deviation", OPT_DEVIATION, "X", 0, "of random elements (default 1)", 0},
     {"seed", OPT_SEED, "N", 0, "of random rows (default 1)", 0},
-    {"layout", 'l', "LAYOUT", 0, "aos or soa (default: each spec's first)", 0},
+    {"layout", 'l', "LAYOUT", 0, "aos, soa or native (default: each spec's first)", 0},
     {"device", 'd', "DEVICE", 0, "auto (default), host, cuda:0, hip:0", 0},
     {"specs", 's', "DIR", 0, "look for presets here first", 0},
     {"json", 'j', 0, 0, "results as JSON", 0},
@@ -278,8 +278,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'i': o->input = arg; return 0;
     case 'l':
-        if (strcmp(arg, "aos") && strcmp(arg, "soa"))
-            argp_error(state, "--layout: '%s': accepted aos, soa", arg);
+        if (strcmp(arg, "aos") && strcmp(arg, "soa") && strcmp(arg, "native"))
+            argp_error(state, "--layout: '%s': accepted aos, soa, native", arg);
         o->layout = arg;
         return 0;
     case 'd': o->device = arg; return 0;

@@ -20,6 +20,7 @@ static const struct command {
     {"pack", cmd_pack, "lists, verifies, merges, extracts and compares packs of kernels"},
     {"cache", cmd_cache, "the kernel cache: where it is, what lies in it, and keeping it small"},
     {"check", cmd_check, "compares a device's kernels with sample files"},
+    {"convert", cmd_convert, "a sample file's cache in another layout"},
     {"demo", cmd_demo, "the main job on the sample cases that come with kvkiln"},
     {"bench", cmd_bench, "times kernels"},
     {"tune", cmd_tune, "measures plans and keeps the best as data"},

@@ -70,18 +70,19 @@ static int read_meta(struct sample *s, char *error)
     const struct format *format = slots_format(s->preset);
     if (!format)
         return reject(error, "metadata 'preset': '%.60s' is not a preset", s->preset);
-    if (strcmp(s->layout, "aos") && strcmp(s->layout, "soa"))
-        return reject(error, "metadata 'layout': '%.40s': accepted aos, soa", s->layout);
+    if (strcmp(s->layout, "aos") && strcmp(s->layout, "soa") && strcmp(s->layout, "native"))
+        return reject(error, "metadata 'layout': '%.40s': accepted aos, soa, native", s->layout);
     if (!meta_dtype(s, error) || !meta_number(st, "head_size", 8, 4096, &s->head_size, error)
         || !meta_number(st, "num_kv_heads", 1, 65536, &s->kv_heads, error)
         || !meta_number(st, "num_query_heads", 1, 65536, &s->query_heads, error)
         || !meta_number(st, "block_size", 1, 65536, &s->page_tokens, error)
         || !meta_number(st, "slot_size", 1, 1 << 20, &slot_size, error) || !meta_scale(s, error))
         return 0;
+    s->converted = format->key == KEY_CODEBOOK && safetensors_text(st, "converted_from");
     if (s->query_heads % s->kv_heads)
         return reject(error, "%d query heads are not a multiple of %d KV heads", s->query_heads,
                       s->kv_heads);
-    if (!slots_make(format, !strcmp(s->layout, "soa"), s->kv_heads, s->head_size, s->page_tokens,
+    if (!slots_make(format, s->layout, s->kv_heads, s->head_size, s->page_tokens,
                     &s->slots))
         return reject(error, "%s has no head size %d in layout %s", s->preset, s->head_size,
                       s->layout);
@@ -140,6 +141,12 @@ static int read_cache(struct sample *s, char *error)
                       t->bytes, s->pages, s->slots.page_bytes);
     if (s->pages > INT32_MAX / s->page_tokens)
         return reject(error, "tensor 'cache': %ld pages of %d tokens", s->pages, s->page_tokens);
+    s->pool = t->data;
+    if (s->slots.native) {
+        s->plain = cli_alloc((size_t)s->pages, s->slots.page_bytes);
+        slots_from_native(&s->slots, t->data, (size_t)s->pages, s->plain);
+        s->pool = s->plain;
+    }
     return 1;
 }
 
@@ -295,6 +302,7 @@ int sample_open(const char *path, struct sample *out, char *error)
 
 void sample_close(struct sample *s)
 {
+    free(s->plain);
     free(s->slot_mapping);
     free(s->block_table);
     free(s->lengths);

@@ -25,6 +25,9 @@ struct sample {
     const struct tensor *key, *value, *cache, *centroids, *decode_query, *decode_out, *dequant_key,
         *dequant_value;
     const struct tensor *unified_query, *sinks;
+    int converted;                  /* from another layout: corrected norms were rounded twice */
+    const unsigned char *pool;      /* the cache as `slots` describes it: its own bytes, or */
+    unsigned char *plain;           /* those of a native one put through slots_from_native */
     int64_t *slot_mapping;          /* [rows] */
     int32_t *block_table, *lengths; /* [S][table_stride], [S] */
     int32_t *query_start;           /* [S+1] */

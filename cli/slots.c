@@ -41,17 +41,19 @@ int slots_rotated(const struct format *format)
     return format->key != KEY_FP8;
 }
 
-int slots_make(const struct format *format, int soa, int heads, int head_size, int page_tokens,
-               struct slots *out)
+int slots_make(const struct format *format, const char *layout, int heads, int head_size,
+               int page_tokens, struct slots *out)
 {
     size_t d = (size_t)head_size;
-    int e2m1 = format->key == KEY_E2M1;
+    int e2m1 = format->key == KEY_E2M1, native = !strcmp(layout, "native");
+    int soa = native ? !e2m1 : !strcmp(layout, "soa");
     if (head_size < 8 || head_size > 4096 || head_size % (e2m1 ? SLOTS_GROUP : 8) || heads < 1
-        || page_tokens < 1 || (e2m1 && soa))
+        || page_tokens < 1 || (e2m1 && soa) || (native && (head_size % 64 || page_tokens % 16)))
         return 0;
     memset(out, 0, sizeof *out);
     out->format = format;
     out->soa = soa;
+    out->native = native;
     out->heads = heads;
     out->head_size = head_size;
     out->page_tokens = page_tokens;

@@ -26,6 +26,7 @@ struct format {
 struct slots {
     const struct format *format;
     int soa, heads, head_size, page_tokens;
+    int native; /* the pool's bytes are to be put through slots_from_native: these are of what comes out */
     size_t key_bytes, value_bytes; /* codes of one slot */
     size_t scale_bytes;            /* E2M1: group scales of one side */
     int fields;                    /* 16-bit fields: the key's scalar (codebook), v_scale, v_zero */
@@ -47,9 +48,13 @@ const struct format *slots_format(const char *preset);
 const struct format *slots_format_at(int index);
 int slots_rotated(const struct format *format);
 
-/* Sizes and tables; 0 when the format does not have this geometry. */
-int slots_make(const struct format *format, int soa, int heads, int head_size, int page_tokens,
-               struct slots *out);
+/* Sizes and tables; 0 when the format does not have this layout ("aos", "soa", "native") or geometry. */
+int slots_make(const struct format *format, const char *layout, int heads, int head_size,
+               int page_tokens, struct slots *out);
+
+/* Whole pages of a native pool as pages of soa, or of aos where the format has no fields. */
+void slots_from_native(const struct slots *slots, const unsigned char *from, size_t pages,
+                       unsigned char *to);
 
 /* Slot number `slot` = page * page_tokens + position, of one head. */
 struct place slots_at(const struct slots *slots, long slot, int head);

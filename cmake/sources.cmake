@@ -165,6 +165,7 @@ set(KVKILN_CLI_SOURCES
   cli/cmd_build.c
   cli/cmd_cache.c
   cli/cmd_check.c
+  cli/cmd_convert.c
   cli/cmd_demo.c
   cli/cmd_doctor.c
   cli/cmd_explain.c
@@ -190,6 +191,7 @@ set(KVKILN_CLI_SOURCES
   cli/safetensors.c
   cli/sample.c
   cli/slots.c
+  cli/slots_native.c
   cli/tune_search.c
   cli/tune_table.c)
 

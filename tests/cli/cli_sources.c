@@ -9,3 +9,4 @@
 #include "../../cli/safetensors.c"
 #include "../../cli/sample.c"
 #include "../../cli/slots.c"
+#include "../../cli/slots_native.c"

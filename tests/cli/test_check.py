@@ -86,6 +86,59 @@ def other_layout_compares_outputs():
     assert check("--layout", "soa", ULTRA).returncode == 2
 
 
+def native_is_stored_and_read_as_the_others_are():
+    """Stored into native, the codes are the file's, and what is read of it is the reference's."""
+    code, result = check_json("--layout", "native", MSE, SOA, FP8, ULTRA)
+    assert code == 0 and result["passed"] == 4
+    names = {t["name"] for f in result["files"] for t in f["tensors"]}
+    assert {"stored.key_codes", "stored.value_codes", "stored.k_scalar", "stored.key_scales", "dequant_key", "decode_out"} <= names
+    odd = f"{DATA}/turboquant_k8v4.aos.d80.g3.float16.safetensors"
+    done = check("--layout", "native", odd)
+    assert done.returncode == 2 and "head_size 80: layout native takes multiples of 64" in done.stderr
+
+
+def convert(layout, source, name, code=0):
+    done = subprocess.run([KVKILN, "convert", "--device", "host", "--layout", layout, "-o", f"{TEMP}/{name}", source],
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, (done.returncode, done.stderr)
+    return f"{TEMP}/{name}" if not code else done.stderr
+
+
+def tensors(path):
+    header, data = perturb.read(path)
+    return {n: (t["shape"], bytes(data[slice(*t["data_offsets"])])) for n, t in header.items() if n != "__metadata__"}
+
+
+def converted_caches_pass():
+    """aos, soa and native into each other: other tensors stay; what is converted without a rounding comes back bit by bit."""
+    for source, ways in ((MSE, "native soa aos"), (SOA, "native aos soa"), (FP8, "soa native aos"), (ULTRA, "native aos")):
+        path, caches = source, {}
+        for layout in ways.split():
+            path = convert(layout, path, f"{layout}.{os.path.basename(source)}")
+            code, result = check_json(path)
+            assert code == 0 and result["passed"] == 1, (path, failed(result))
+            assert perturb.read(path)[0]["__metadata__"]["layout"] == layout
+            now, then = tensors(path), tensors(source)
+            caches[layout] = now.pop("cache")
+            assert then.pop("cache")[0] == caches[layout][0] and now == then, path
+        if source in (FP8, ULTRA):
+            assert caches["aos"] == tensors(source)["cache"]
+        if source == MSE:  # soa and native hold the same numbers: back and forth between them nothing changes
+            again = tensors(convert("soa", convert("native", f"{TEMP}/soa.{os.path.basename(MSE)}", "n"), "s"))
+            assert again["cache"] == caches["soa"]
+
+
+def conversions_are_refused():
+    assert "'layout': 'aos'" in convert("aos", MSE, "same", 2)
+    assert "ultraquant_4bit has aos native" in convert("soa", ULTRA, "none", 2)
+    assert "head_size 80" in convert("native", f"{DATA}/turboquant_k8v4.aos.d80.g3.float16.safetensors", "none", 2)
+    assert "accepted aos, soa, native" in convert("nhd", MSE, "none", 2)
+    assert not [f for f in ("same", "none") if os.path.exists(f"{TEMP}/{f}")]
+    damaged = convert("native", perturbed("nibbles", MSE), "damaged")
+    code, result = check_json(damaged)
+    assert code == 1 and {"cache.key_codes", "decode_out"} <= failed(result)
+
+
 def control(kind, source, names):
     def test():
         code, result = check_json(perturbed(kind, source))
@@ -147,7 +200,7 @@ def odd_paths_are_2():
 
 
 def usage_is_2():
-    for args in ([], ["--layout", "native", MSE], ["--no-such-option", MSE]):
+    for args in ([], ["--layout", "nhd", MSE], ["--no-such-option", MSE]):
         assert subprocess.run([KVKILN, "check", *args], capture_output=True).returncode == 2, args
 
 
@@ -165,7 +218,8 @@ TESTS = [sample_files_pass, text_names_device_and_each_tensor, device_auto_says_
          control("nibbles", MSE, ["cache.key_codes", "cache.value_codes", "dequant_key", "dequant_value", "decode_out"]),
          control("nibbles", FP8, ["cache.value_codes", "dequant_value", "decode_out"]),
          control("nibbles", ULTRA, ["cache.key_codes", "unified_out"]), control("untouched", MSE, ["cache.untouched"]),
-         control("nan", MSE, ["decode_out"]), control_across_layouts, good_files_run_beside_bad_ones,
+         control("nan", MSE, ["decode_out"]), control_across_layouts,
+         native_is_stored_and_read_as_the_others_are, converted_caches_pass, conversions_are_refused, good_files_run_beside_bad_ones,
          unknown_tensor_is_reported, nothing_comparable_is_2, odd_paths_are_2, usage_is_2, unusable_device_is_3]
 TESTS += [damage(kind) for kind in perturb.DAMAGE]
 

@@ -103,7 +103,7 @@ static void known_slots_decode(void **state)
         unsigned char bytes[512];
         double key[D], value[D], want_key[D], want_value[D];
         struct slots slots;
-        assert_true(slots_make(slots_format(known[k].preset), 0, 1, D, 16, &slots));
+        assert_true(slots_make(slots_format(known[k].preset), "aos", 1, D, 16, &slots));
         assert_int_equal(from_hex(known[k].hex, bytes), slots.slot_bytes);
         slots_key(&slots, bytes, 0, 0, key);
         slots_value(&slots, bytes, 0, 0, value);
@@ -126,7 +126,7 @@ static void truth_agrees_with_codes(void **state)
         unsigned char bytes[512];
         double key[D], value[D], truth[D];
         struct slots slots;
-        assert_true(slots_make(slots_format(known[k].preset), 0, 1, D, 16, &slots));
+        assert_true(slots_make(slots_format(known[k].preset), "aos", 1, D, 16, &slots));
         from_hex(known[k].hex, bytes);
         known_input(key, value);
         if (slots.format->key == KEY_CODEBOOK)

@@ -384,7 +384,7 @@ static void add_conversions(struct list *list)
             const struct ref_spec *spec = ref_spec_at(s);
             if (!spec->native || from == to || !has_layout(spec, from) || !has_layout(spec, to))
                 continue;
-            struct num_model m = model_of(0, sizes[turn % SIZES], 2, 0, turn % PAGES);
+            struct num_model m = model_of(0, sizes[turn % SIZES], 2, 0, (turn + turn / 4) % PAGES);
             m.spec = spec;
             m.layout = to;
             for (int v = 0; v < 4; v++)
