@@ -186,10 +186,12 @@ def bench_verifies_and_times():
     assert result["plan"]["warps"] == "4" and result["plan"]["key_operand"] == "f16", result["plan"]
     text = kvkiln(*small, "--preset", "turboquant_k8v4", "--layout", "soa", "--dtype", "fp16", "--head-size", "64").stdout
     assert "verified" in text and "CPU" in text and "share" in text
+    for preset in ("turboquant_3bit_nc", "ultraquant_4bit"):
+        assert json.loads(kvkiln(*small, "--preset", preset, "--layout", "native", "--json").stdout)["verified"]
     assert "plan      warps 2 " in kvkiln(*small, "--plan", "warps=2").stdout
     assert "kvkiln bench" in kvkiln("bench", code=2).stderr
     for wrong in (("--context", "0"), ("--context", "3,,4"), ("--context", "3x"), ("--context", "2x5+"), ("--context", "2x5", "--batch", "2"),
-                  ("--query-tokens", "0"), ("--plan", "warps=3x"), ("store",), ("--layout", "native")):
+                  ("--query-tokens", "0"), ("--plan", "warps=3x"), ("store",), ("--layout", "nhd")):
         kvkiln("bench", "decode", *wrong, code=2)
     assert "query-tokens: 71: accepted" in kvkiln(*small, "--query-tokens", "71", code=2).stderr
     kvkiln("bench", "nonsense", code=2)
