@@ -91,6 +91,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_native.c templates/part_native_store.c
   templates/part_join.c templates/part_key.c
   templates/part_splits.c
+  templates/part_spread.c
   templates/part_squares.c
   templates/part_tables.c
   templates/part_unrotate.c
@@ -239,6 +240,7 @@ set(KVKILN_NUM_SOURCES
   tests/num/contract.c
   tests/num/contract_list.c
   tests/num/contract_memory.c
+  tests/num/contract_ragged.c
   tests/num/data.c
   tests/num/expect.c
   tests/num/fp8.c
@@ -391,6 +393,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_scaled.h
   templates/part_slot.h
   templates/part_splits.h
+  templates/part_spread.h
   templates/part_squares.h
   templates/part_unrotate.h
   templates/templates.h

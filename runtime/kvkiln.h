@@ -224,7 +224,7 @@ struct kvk_decode_args {
     const int32_t *lengths;      /* [S] cached tokens, the query tokens included; 0 = no rows: zeros, LSE -inf */
     int64_t sequences;           /* S */
     int64_t query_tokens;        /* per sequence, causal among themselves; 0 = 1 */
-    int64_t max_context;         /* host-known bound on lengths: decides the number of splits */
+    int64_t max_context;         /* host-known bound on lengths: decides the grid; who gets how many splits the lengths decide */
     float scale;                 /* multiplies q.k; 0 = 1/sqrt(D) */
     int32_t window;              /* key visible iff 0 <= pos - key < window; 0 = no window */
     const float *sinks;          /* [H] sink logits or NULL */

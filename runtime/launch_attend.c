@@ -76,11 +76,13 @@ static kvk_status launch_reduce(const kvk_kernels *k, const struct kvk_decode_ar
         .sinks = (uintptr_t)a->sinks,
         .out_row = out->row,
         .out_head = out->head,
-        .places = d->rows * d->splits,
+        .map = d->map ? (uintptr_t)a->workspace + (uintptr_t)d->map : 0,
+        .places = d->places,
         .rows = (int32_t)d->rows,
         .query_heads = k->shape.query_heads,
         .splits = d->splits,
         .ways_log = d->ways_log,
+        .query_tokens = (int32_t)d->tokens,
     };
     const struct driver_entry *reduce = &k->kernel[KIND_DECODE]->reduce;
     int64_t eights = reduce->threads / 8; /* of threads, a CTA */
@@ -118,17 +120,18 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
     if (status)
         return status;
     const struct launch_image image = launch_image(k, &a->pool, &pool);
-    int direct = d.splits == 1; /* else reduce applies the sinks and writes out and lse */
+    int direct = d.splits == 1; /* else reduce finishes rows of several splits */
     const struct abi_decode p = {
         .cache = (uintptr_t)a->pool.data,
         .query = (uintptr_t)a->query.data,
         .out = (uintptr_t)a->out.data,
-        .lse = direct ? (uintptr_t)a->lse : 0,
-        .sinks = direct ? (uintptr_t)a->sinks : 0,
+        .lse = (uintptr_t)a->lse,
+        .sinks = (uintptr_t)a->sinks,
         .alibi = (uintptr_t)a->alibi,
         .table = (uintptr_t)a->block_table,
         .lengths = (uintptr_t)a->lengths,
         .partial = direct ? 0 : (uintptr_t)a->workspace,
+        .map = d.map ? (uintptr_t)a->workspace + (uintptr_t)d.map : 0,
         .page_stride = pool.page,
         .position_stride = pool.position,
         .head_stride = pool.head,
@@ -137,6 +140,7 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
         .out_row = rows[1].row,
         .out_head = rows[1].head,
         .table_stride = a->table_stride,
+        .places = d.places,
         .sequences = (int32_t)a->sequences,
         .kv_heads = k->shape.kv_heads,
         .query_tokens = (int32_t)d.tokens,
@@ -151,13 +155,17 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
         .image_tokens = image.tokens,
         .image_pitch = image.pitch,
         .image_bytes = image.bytes,
+        .spread = d.spread,
+        .parts = d.spread,
+        .least = d.least,
     };
-    status = d.base * d.splits > LAUNCH_GRID_MOST
-                 ? launch_range(d.base * d.splits, "the grid", 1, LAUNCH_GRID_MOST, __func__, err)
+    int64_t grid = d.base / a->sequences * d.slots;
+    status = grid > LAUNCH_GRID_MOST
+                 ? launch_range(grid, "the grid", 1, LAUNCH_GRID_MOST, __func__, err)
                  : KVK_OK;
     if (!status)
-        status = launch_entry(k, &k->kernel[KIND_DECODE]->main, d.base * d.splits, &p, sizeof p,
-                              stream, __func__, err);
+        status = launch_entry(k, &k->kernel[KIND_DECODE]->main, grid, &p, sizeof p, stream,
+                              __func__, err);
     return status || direct ? status : launch_reduce(k, a, &d, &rows[1], stream, __func__, err);
 }
 

@@ -6,11 +6,13 @@
 ** split over the cache until the device has about WAVES times as many CTAs as it holds at once (as
 ** many, where CTAs keep rings of pages), as long as each split still has a step of work for every
 ** warp (two, where loads are started a step ahead) and there are enough of them to pay for the
-** reduction. All of it is host-known, so that a captured call and its replays use the same number.
+** reduction. What is host-known decides how many slots the sequences have together, so that a
+** captured call and its replays use the same grid; who has which is found from the lengths on the
+** device (templates/part_spread.h). Splits of the caller's choice are as many for every sequence.
 **
-** Workspace: a split CTA writes at most `rows` query rows, and base * splits <= target whenever
-** splits > 1, so the rows times splits never exceed target * rows: the bound does not grow with the
-** context or with the batch.
+** Workspace: a split CTA writes at most `rows` query rows, and there are at most `target` of them
+** wherever something is split, so partial rows never exceed target * rows: the bound does not grow
+** with the context or with the batch. Behind them is the map, a pair of numbers a sequence.
 **
 ** A batch-invariant decode is cut every INVARIANT_TOKENS tokens of a sequence instead, and always
 ** merged by reduce, so that no sum of a row has an order that depends on anything but its own
@@ -25,6 +27,10 @@ enum {
     SPLIT_TILES = 2,
     FEWEST_SPLITS = 3, /* two do not save the time that their reduction takes */
     RESIDENT_GUESS = 2,
+    LEAST_CTAS = 128,  /* of a target with few processors */
+    MOST_SPREAD = 512, /* sequences that every CTA looks through */
+    MOST_SLOTS = 65535,
+    MAP_BYTES = 8,
     WORKSPACE_ALIGNMENT = 16,
     EIGHT = 8 /* threads of a reduction that take neighbouring dims */
 };
@@ -43,7 +49,9 @@ static int64_t target_ctas(const kvk_kernels *k)
     int waves = k->kernel[KIND_DECODE]->image_heads
                     ? 1
                     : WAVES; /* a ring is slow to start, and never waits */
-    return (int64_t)waves * (resident > 0 ? resident : RESIDENT_GUESS) * (units > 0 ? units : 1);
+    int64_t ctas =
+        (int64_t)waves * (resident > 0 ? resident : RESIDENT_GUESS) * (units > 0 ? units : 1);
+    return ctas > LEAST_CTAS ? ctas : LEAST_CTAS;
 }
 
 /* Tokens a CTA takes a step: warps that take other KV heads take no other tokens. */
@@ -52,15 +60,29 @@ static int64_t decode_tile(const kvk_kernels *k)
     return k->kernel[KIND_DECODE]->tile_tokens / launch_image_heads(k);
 }
 
-static int32_t choose_splits(const kvk_kernels *k, int64_t base, int64_t context)
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Steps of a split, at least. */
+static int32_t least_steps(const kvk_kernels *k)
 {
-    int tiles = k->kernel[KIND_DECODE]->image_heads ? 1 : SPLIT_TILES;
-    int64_t splits = target_ctas(k) / base, by_context = context / (tiles * decode_tile(k));
-    if (by_context < FEWEST_SPLITS)
-        return 1;
-    splits = splits < by_context ? splits : by_context;
-    splits = splits < MAX_SPLITS ? splits : MAX_SPLITS;
-    return splits > 1 ? (int32_t)splits : 1;
+    return k->kernel[KIND_DECODE]->image_heads ? 1 : SPLIT_TILES;
+}
+
+static void choose_splits(const kvk_kernels *k, int64_t sequences, int64_t context,
+                          struct decode_shape *d)
+{
+    int64_t by_context = context / (least_steps(k) * decode_tile(k));
+    int64_t slots = target_ctas(k) / (d->base / sequences), splits = slots / sequences;
+    d->splits = 1;
+    if (by_context < FEWEST_SPLITS || splits < 2)
+        return;
+    splits = least(least(splits, by_context), MAX_SPLITS);
+    d->splits = (int32_t)splits;
+    if (sequences > MOST_SPREAD || context > INT32_MAX / sequences)
+        return;
+    slots = least(slots, sequences * least(by_context, MAX_SPLITS));
+    d->spread = (int32_t)least(slots, MOST_SLOTS);
+    d->least = least_steps(k);
 }
 
 /* Bytes of one row of one split: the normalised row and its LSE. */
@@ -114,20 +136,24 @@ size_t kvk_workspace_bytes(const kvk_kernels *k, const struct kvk_limits *limits
             fixed = INT64_MAX;
         need = need > fixed ? need : fixed;
     }
-    if (__builtin_mul_overflow(need, partial_bytes(k), &bytes))
+    if (__builtin_mul_overflow(need, partial_bytes(k), &bytes) ||
+        __builtin_add_overflow(bytes, MAP_BYTES * (least(limits->sequences, MOST_SPREAD) + 1),
+                               &bytes))
         return SIZE_MAX;
     return (size_t)ceil_div(bytes, WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT;
 }
 
 static kvk_status workspace_check(const kvk_kernels *k, const struct kvk_decode_args *a,
-                                  int64_t rows, int32_t splits, const char *where, kvk_error *err)
+                                  struct decode_shape *d, const char *where, kvk_error *err)
 {
-    int64_t need;
-    if (__builtin_mul_overflow(rows * splits, partial_bytes(k), &need))
+    int64_t need, map = d->spread ? MAP_BYTES * a->sequences : 0;
+    if (__builtin_mul_overflow(d->places, partial_bytes(k), &need) ||
+        __builtin_add_overflow(need, map ? map + need % MAP_BYTES : 0, &need))
         need = INT64_MAX;
     if ((uint64_t)need > a->workspace_bytes)
         return error_set(err, KVK_E_WORKSPACE, where, "workspace of %zu bytes, %d splits need %lld",
-                         a->workspace_bytes, (int)splits, (long long)need);
+                         a->workspace_bytes, (int)d->splits, (long long)need);
+    d->map = map ? need - map : 0;
     return launch_pointer(a->workspace, "workspace", WORKSPACE_ALIGNMENT, where, err);
 }
 
@@ -153,9 +179,16 @@ static kvk_status decode_splits(const kvk_kernels *k, const struct kvk_decode_ar
         d->split_tokens = (int32_t)invariant_tokens(k);
         d->splits = (int32_t)invariant_splits(k, context);
     } else {
-        d->splits = a->splits ? a->splits : choose_splits(k, d->base, context);
+        choose_splits(k, a->sequences, context, d);
+        if (a->splits) {
+            d->splits = a->splits;
+            d->spread = 0;
+        }
     }
-    return d->splits > 1 ? workspace_check(k, a, d->rows, d->splits, where, err) : KVK_OK;
+    d->slots = d->spread ? d->spread : a->sequences * d->splits;
+    if (__builtin_mul_overflow(d->slots, d->rows / a->sequences, &d->places))
+        d->places = INT64_MAX;
+    return d->splits > 1 ? workspace_check(k, a, d, where, err) : KVK_OK;
 }
 
 /* Ways by the splits alone: a row's bits depend on the number of its splits, not on the rows. */

@@ -10,7 +10,10 @@
 /* The numbers that decide a decode's grid. */
 struct decode_shape {
     int64_t tokens, base, rows; /* query tokens; CTAs of one split of all sequences; query rows */
+    int64_t slots, places;      /* parts of sequences, partial rows */
     int32_t splits, split_tokens;
+    int32_t spread, least;      /* slots that sequences share by their lengths, or 0; steps of a split */
+    int64_t map;                /* bytes from the workspace to the map, or 0 */
     int32_t ways_log;           /* of its reduction */
     int64_t eights;             /* of threads that the reduction needs */
 };

@@ -21,28 +21,30 @@ static struct rows rows_of(struct kb *k, const struct place *w, val *row)
     return rows;
 }
 
-/* Where a row of the CTA goes. Partial results: [rows][splits][value head size], then [rows][splits]. */
+/* Where a row of the CTA goes. Partial results: of each sequence with several splits, from its place on,
+** [rows of a sequence][splits][value head size]; behind all places their log-sum-exps. */
 static void find_row(struct kb *k, const void *data, val row, struct attend_row *r)
 {
     const struct place *w = data;
     int row_bytes = kb_plan(k)->geo.value_head_size * 4;
     val heads = kb_zext(K, kb_muli(K, kb_param(K, "kv_heads"), kb_plan(k)->geo.gqa), KB_I64);
-    val splits = kb_zext(K, kb_param(K, "splits"), KB_I64);
-    val tokens = kb_mul(K, kb_param(K, "sequences"), w->rows.tokens);
     struct rows rows = rows_of(K, w, &row);
     val token = rows_token(K, &rows, row, &r->head, &r->valid);
+    val own = kb_mul(K, kb_zext(K, token, KB_I64), heads); /* among this sequence's rows */
+    own = kb_add(K, own, kb_zext(K, r->head, KB_I64));
     token = kb_add(K, w->rows.first_token, token);
     r->out = rows_pointer(K, "out", "out_row", "out_head", token, r->head);
     val before = kb_mul(K, kb_zext(K, token, KB_I64), heads);
     val index = kb_add(K, before, kb_zext(K, r->head, KB_I64));
     r->lse = kb_offset(K, kb_param(K, "lse"), kb_shli(K, index, 2));
-    val place = kb_mul(K, index, splits);
-    place = kb_add(K, place, kb_zext(K, w->split, KB_I64));
-    val all = kb_mul(K, heads, splits);
-    all = kb_mul(K, all, kb_zext(K, tokens, KB_I64));
+    val all_rows = kb_mul(K, kb_zext(K, w->rows.tokens, KB_I64), heads);
+    val place = kb_mul(K, kb_zext(K, w->share.place, KB_I64), all_rows);
+    val splits = kb_zext(K, w->share.count, KB_I64);
+    place = kb_add(K, place, kb_mul(K, own, splits));
+    place = kb_add(K, place, kb_zext(K, w->share.split, KB_I64));
     val base = kb_param(K, "partial");
     r->partial = kb_offset(K, base, kb_muli(K, place, row_bytes));
-    val lse = kb_offset(K, base, kb_muli(K, all, row_bytes));
+    val lse = kb_offset(K, base, kb_muli(K, kb_param(K, "places"), row_bytes));
     r->partial_lse = kb_offset(K, lse, kb_shli(K, place, 2));
 }
 
@@ -68,7 +70,7 @@ static void join_warps(struct kb *k, const struct attend *a, const struct place 
         to.rows = kb_muli(K, w->image.heads, a->plan->rows);
         to.groups = w->image.groups;
     }
-    to.single = kb_icmpi(K, KB_EQ, kb_param(K, "splits"), 1);
+    to.single = kb_icmpi(K, KB_EQ, w->share.count, 1);
     if (a->plan->turn_rows)
         unrotate(K, a, s, to.rows, index, buffers);
     attend_join(K, a, s, &to, buffers);
@@ -91,6 +93,19 @@ static void load_query(struct kb *k, struct attend *a, struct place *w, val tile
     attend_row_scales(K, a);
 }
 
+/* For the reduction: where the sequence's partial results begin, and how many splits they are of. */
+static void tell_splits(struct kb *k, const struct place *w)
+{
+    val map = kb_param(K, "map"), other = kb_or(K, kb_tid(K), w->share.split);
+    other = kb_or(K, other, kb_or(K, w->rows.first, w->block));
+    val first = kb_icmpi(K, KB_EQ, other, 0);
+    struct kb_if tells = kb_if(K, kb_and(K, first, kb_not(K, kb_is_null(K, map))));
+    val at = kb_shli(K, kb_zext(K, w->share.sequence, KB_I64), 3);
+    kb_store(K, w->share.place, kb_offset(K, map, at), 4);
+    kb_store(K, w->share.count, kb_offseti(K, kb_offset(K, map, at), 4), 4);
+    kb_endif(K, &tells);
+}
+
 /* Until kb_grid_wait nothing of global memory is touched; pages begin to come before the query is read. */
 void template_decode(struct kb *k)
 {
@@ -101,14 +116,17 @@ void template_decode(struct kb *k)
     val start, end;
     attend_begin(K, &a, w.rows.head);
     kb_grid_wait(K);
-    a.length = w.length = place_length(K, &w);
-    attend_table(K, &a, w.sequence);
     val tile = kb_shared(K, (size_t)plan_tile_bytes(p), 16);
     if (p->images) {
         a.stride = kb_muli(K, w.image.groups, 16 * p->subtiles);
         a.stride_log = kb_sub(K, a.stride_log, w.image.shift); /* of all warps' tokens, before */
     }
-    place_range(K, &a, &w, &start, &end);
+    const struct spread steps = {w.rows.tokens, a.stride, a.stride_log};
+    place_look_up(K, &w, &steps);
+    a.length = w.share.length;
+    attend_table(K, &a, w.share.sequence);
+    tell_splits(K, &w);
+    place_range(K, &a, &w, &steps, &start, &end);
     if (p->images && p->bulk) {
         kb_barrier(K); /* mbarriers are ready */
         attend_image_begin_range(K, &a, &w.image, start, end);

@@ -17,37 +17,66 @@ struct place place_find(struct kb *k)
     w.rows.count = kb_muli(K, w.rows.tokens, p->geo.gqa);
     val tiles = kb_divi(K, kb_addi(K, w.rows.count, p->rows - 1), p->rows);
     val rest = kb_udiv(K, kb_cta(K), heads);
-    w.rows.head = kb_sub(K, kb_cta(K), kb_mul(K, rest, heads));
+    w.rows.head = w.block = kb_sub(K, kb_cta(K), kb_mul(K, rest, heads));
     if (p->images) {
         w.image.block = kb_mul(K, w.rows.head, w.image.heads);
         w.rows.head = kb_add(K, w.image.block, w.image.member);
     }
-    val above = kb_udiv(K, rest, tiles);
-    val row_tile = kb_sub(K, rest, kb_mul(K, above, tiles));
-    w.sequence = kb_udiv(K, above, kb_param(K, "splits"));
-    w.split = kb_sub(K, above, kb_mul(K, w.sequence, kb_param(K, "splits")));
+    w.slot = kb_udiv(K, rest, tiles);
+    val row_tile = kb_sub(K, rest, kb_mul(K, w.slot, tiles));
     w.rows.first = kb_muli(K, row_tile, p->rows);
-    w.rows.first_token = kb_mul(K, w.sequence, w.rows.tokens);
     return w;
 }
 
-val place_length(struct kb *k, const struct place *w)
+static struct share equal_share(struct kb *k, val slot)
 {
-    val at = kb_shli(K, kb_zext(K, w->sequence, KB_I64), 2);
-    return kb_load(K, KB_I32, kb_offset(K, kb_param(K, "lengths"), at), 4);
+    val splits = kb_param(K, "splits");
+    struct share s = {.sequence = kb_udiv(K, slot, splits), .count = splits};
+    s.place = kb_mul(K, s.sequence, splits);
+    s.split = kb_sub(K, slot, s.place);
+    val at = kb_shli(K, kb_zext(K, s.sequence, KB_I64), 2);
+    s.length = kb_load(K, KB_I32, kb_offset(K, kb_param(K, "lengths"), at), 4);
+    return s;
 }
 
-void place_range(struct kb *k, struct attend *a, const struct place *w, val *start, val *end)
+void place_look_up(struct kb *k, struct place *w, const struct spread *s)
 {
-    val splits = kb_param(K, "splits"), window = kb_param(K, "window");
-    val chunk = kb_udiv(K, kb_addi(K, kb_add(K, w->length, splits), -1), splits);
-    val steps = kb_lshr(K, kb_addi(K, kb_add(K, chunk, a->stride), -1), a->stride_log);
-    val fixed = kb_param(K, "split_tokens"); /* splits that end at fixed positions */
-    val even = kb_shl(K, steps, a->stride_log);
-    chunk = kb_select(K, kb_icmpi(K, KB_SGT, fixed, 0), fixed, even);
-    val begin = kb_mul(K, w->split, chunk);
-    *end = kb_smin(K, kb_add(K, begin, chunk), w->length);
-    val oldest = kb_sub(K, w->length, w->rows.tokens); /* position of query token 0 */
+    struct kb_if spread = kb_if(K, kb_icmpi(K, KB_NE, kb_param(K, "spread"), 0));
+    struct share own = spread_find(K, s, w->slot);
+    kb_else(K, &spread);
+    struct share equal = equal_share(K, w->slot);
+    kb_endif(K, &spread);
+    own.sequence = kb_merge(K, &spread, own.sequence, equal.sequence);
+    own.split = kb_merge(K, &spread, own.split, equal.split);
+    own.count = kb_merge(K, &spread, own.count, equal.count);
+    own.length = kb_merge(K, &spread, own.length, equal.length);
+    own.place = kb_merge(K, &spread, own.place, equal.place);
+    w->share = own;
+    w->share.sequence = kb_uniform(K, own.sequence);
+    w->share.split = kb_uniform(K, own.split);
+    w->share.count = kb_uniform(K, own.count);
+    kb_return_if(K, kb_icmpi(K, KB_SLT, w->share.sequence, 0));
+    w->rows.first_token = kb_mul(K, w->share.sequence, w->rows.tokens);
+}
+
+/* Splits are equal numbers of whole steps of what is seen, or end at fixed positions. */
+static val split_begin(struct kb *k, const struct place *w, const struct spread *s, val *chunk)
+{
+    val count = w->share.count, steps = spread_steps(K, s, w->share.length);
+    val each = kb_udiv(K, kb_addi(K, kb_add(K, steps, count), -1), count);
+    val even = kb_shl(K, each, s->stride_log), origin = spread_origin(K, s, w->share.length);
+    val fixed = kb_param(K, "split_tokens"), is_fixed = kb_icmpi(K, KB_SGT, fixed, 0);
+    *chunk = kb_select(K, is_fixed, fixed, even);
+    val before = kb_mul(K, w->share.split, *chunk);
+    return kb_add(K, before, kb_select(K, is_fixed, kb_i32(K, 0), origin));
+}
+
+void place_range(struct kb *k, struct attend *a, const struct place *w, const struct spread *s,
+                 val *start, val *end)
+{
+    val window = kb_param(K, "window"), chunk, begin = split_begin(K, w, s, &chunk);
+    *end = kb_smin(K, kb_add(K, begin, chunk), w->share.length);
+    val oldest = kb_sub(K, w->share.length, w->rows.tokens); /* position of query token 0 */
     val windowed = kb_icmpi(K, KB_SGT, window, 0);
     val full = kb_icmpi(K, KB_NE, kb_param(K, "full"), 0);
     for (int i = 0; i < a->shape.lane_rows; i++) {

@@ -7,19 +7,22 @@
 
 #include "part_image.h"
 #include "part_rows.h"
+#include "part_spread.h"
 
 /* All i32 and, but for rows.head, CTA-uniform. */
 struct place {
     struct rows rows;
-    val split, sequence, length;
+    val block;   /* of KV heads: which of them */
+    val slot;    /* of a part of a sequence: its place in the grid */
+    struct share share;
     struct image image; /* where the plan has images: a CTA then takes some KV heads at once */
 };
 
-/* From the CTA's number alone. */
+/* From the CTA's number alone: heads, rows, slot. */
 struct place place_find(struct kb *k);
-/* Cached tokens of its sequence. */
-val place_length(struct kb *k, const struct place *w);
+/* The rest. By all threads, outside any branch; a CTA with nothing to do ends here. */
+void place_look_up(struct kb *k, struct place *w, const struct spread *s);
 /* Visible keys of the lane's rows; [start, end) of this split, no further than any row sees. */
-void place_range(struct kb *k, struct attend *a, const struct place *w, val *start, val *end);
+void place_range(struct kb *k, struct attend *a, const struct place *w, const struct spread *s, val *start, val *end);
 
 #endif

@@ -48,12 +48,33 @@ static struct place find_place(struct kb *k, int units)
     return w;
 }
 
-static struct splits_row find_splits(struct kb *k, const struct place *w, int dims)
+/* Where the partial results of a sequence begin, and its splits; 0 of those that decode has finished. */
+static val find_sequence(struct kb *k, val sequence, val *splits)
 {
-    struct splits_row r = {.count = kb_param(K, "splits"), .row_bytes = dims * 4};
-    r.wide = wide_of(dims);
-    val row = kb_zext(K, w->row, KB_I64);
-    val first = kb_mul(K, row, kb_zext(K, r.count, KB_I64));
+    val map = kb_param(K, "map"), even = kb_param(K, "splits");
+    val place = kb_mul(K, sequence, even);
+    struct kb_if given = kb_if(K, kb_not(K, kb_is_null(K, map)));
+    val at = kb_offset(K, map, kb_shli(K, kb_zext(K, sequence, KB_I64), 3));
+    val pair = kb_load(K, KB_VEC(KB_I32, 2), at, 8);
+    val several = kb_icmpi(K, KB_SGT, kb_extract(K, pair, 1), 1);
+    val count = kb_select(K, several, kb_extract(K, pair, 1), kb_i32(K, 0));
+    val first = kb_extract(K, pair, 0);
+    kb_endif(K, &given);
+    *splits = kb_merge(K, &given, count, even);
+    return kb_merge(K, &given, first, place);
+}
+
+static struct splits_row find_splits(struct kb *k, struct place *w, int dims)
+{
+    struct splits_row r = {.row_bytes = dims * 4, .wide = wide_of(dims)};
+    val rows = kb_mul(K, kb_param(K, "query_tokens"), kb_param(K, "query_heads"));
+    val sequence = kb_udiv(K, w->row, rows), row = kb_sub(K, w->row, kb_mul(K, sequence, rows));
+    val place = find_sequence(K, sequence, &r.count);
+    w->writes = kb_and(K, w->writes, kb_icmpi(K, KB_SGT, r.count, 0));
+    val all_rows = kb_zext(K, rows, KB_I64), splits = kb_zext(K, r.count, KB_I64);
+    val before = kb_mul(K, kb_zext(K, place, KB_I64), all_rows);
+    val own = kb_mul(K, kb_zext(K, row, KB_I64), splits);
+    val first = kb_add(K, before, own);
     r.out = kb_offset(K, kb_param(K, "partial"), kb_muli(K, first, dims * 4));
     r.out = kb_offset(K, r.out, kb_muli(K, w->unit, r.wide * 4));
     val all = kb_muli(K, kb_param(K, "places"), dims * 4);

@@ -9,6 +9,9 @@
 num_body contract_workspace, contract_workspace_formula, contract_mixed_batch, contract_windows,
     contract_large_scores, contract_values, contract_poisoned_token, contract_no_silent_fallback;
 
+/* contract_ragged.c */
+num_body contract_ragged;
+
 /* contract_memory.c */
 num_body contract_fused_rows, contract_layers, contract_page_numbers, contract_last_slot;
 

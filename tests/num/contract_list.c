@@ -18,6 +18,7 @@ struct claim {
 static const struct claim claims[] = {
     {"workspace_is_a_formula", contract_workspace, 2},
     {"workspace_does_not_grow_with_context", contract_workspace_formula, 2},
+    {"ragged_batches_are_spread", contract_ragged, 3},
     {"mixed_batch_gives_what_each_gives_alone", contract_mixed_batch, 2},
     {"windows_of_the_length_of_the_context", contract_windows, 4},
     {"scores_of_ten_thousand", contract_large_scores, 4},

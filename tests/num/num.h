@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { NUM_MAX_SEQUENCES = 16, NUM_TEXT = 640 };
+enum { NUM_MAX_SEQUENCES = 48, NUM_TEXT = 640 };
 
 /* What a negative control breaks, on the kernel's side only. */
 enum num_fault {

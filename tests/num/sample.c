@@ -108,7 +108,7 @@ static void draw_sequences(struct num_random *r, struct sample *s)
         (s->many ? SAMPLE_MORE : SAMPLE_WORK) / ((double)m->gqa * m->kv_heads * (m->d + m->dv));
     int q_len = PICK(r, decode_lengths);
 
-    s->sequences = 1 + num_below(r, num_below(r, 6) ? 6 : NUM_MAX_SEQUENCES);
+    s->sequences = 1 + num_below(r, num_below(r, 6) ? 6 : 16);
     for (int i = 0; i < s->sequences; i++) {
         draw_sequence(r, s, i, q_len, most);
         most -= (double)s->q_len[i] * s->lengths[i];

@@ -226,18 +226,21 @@ static void long_decode_is_split_and_reduced(void **state)
     memcpy(&p, last(1)->params, sizeof p);
     memcpy(&r, last(0)->params, sizeof r);
     assert_string_equal(last(0)->function, "k_reduce");
-    assert_int_equal(p.splits, 132);
-    assert_int_equal(last(1)->grid, 3 * G * 2 * 132);
-    assert_int_equal(p.sinks, 0);
-    assert_int_equal(p.lse, 0);
+    assert_int_equal(p.spread, 396);
+    assert_int_equal(p.least, 2);
+    assert_int_equal(last(1)->grid, G * 2 * 396);
+    assert_int_equal(p.sinks, (uintptr_t)at(128)); /* for sequences of one split */
+    assert_int_equal(p.lse, (uintptr_t)at(256));
     assert_int_equal(r.sinks, (uintptr_t)at(128));
     assert_int_equal(r.lse, (uintptr_t)at(256));
+    assert_int_equal(r.map, p.map);
+    assert_int_equal(p.map, (uintptr_t)a.workspace + 396 * 5 * H * 129 * 4);
     assert_int_equal(r.rows, 3 * 5 * H);
     assert_int_equal(r.ways_log, 4); /* 16 eights of threads a row and 32 dims, 64 threads a CTA */
     assert_int_equal(last(0)->grid, 3 * 5 * H * (D / 32) * 16 / 8);
     assert_int_equal(last(0)->bytes, sizeof r);
     assert_int_equal(r.splits, 132);
-    assert_int_equal(r.places, 3 * 5 * H * 132);
+    assert_int_equal(r.places, 396 * 5 * H);
     assert_int_equal(r.query_heads, H);
 }
 
@@ -614,7 +617,7 @@ static void workspace_is_bounded(void **state)
     assert_int_equal(kvk_workspace_bytes(aos, &limits), 0);
     limits.sequences = 1;
     size_t one = kvk_workspace_bytes(aos, &limits);
-    assert_int_equal(one, (size_t)H * 256 * 129 * 4);
+    assert_int_equal(one, (size_t)H * 256 * 129 * 4 + 16);
     limits.sequences = INT64_MAX;
     limits.query_tokens = INT64_MAX;
     limits.context = INT64_MAX;
