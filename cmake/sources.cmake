@@ -52,6 +52,7 @@ set(KVKILN_GEN_SOURCES
   gen/hsaco_input.c
   gen/hsaco_link.c
   gen/kb.c
+  gen/kb_atomic.c
   gen/kb_flow.c
   gen/kb_mem.c
   gen/lower.c
@@ -76,6 +77,7 @@ set(KVKILN_GEN_SOURCES
   templates/decode.c
   templates/dequant.c
   templates/merge.c
+  templates/part_arrive.c
   templates/part_attend.c
   templates/part_codebook.c
   templates/part_codes.c
@@ -377,6 +379,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   gen/target.h
   gen/spec.def
   gen/targets.def
+  templates/part_arrive.h
   templates/part_attend.h templates/part_output.h templates/part_reference.h templates/part_image.h
   templates/part_codebook.h
   templates/part_decode.h

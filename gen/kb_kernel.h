@@ -57,6 +57,12 @@ void kb_bulk_wait(struct kb *k, val bar, val phase); /* until the phase of that 
 val kb_bulk_last(struct kb *k, val bar);
 /* Goes on when x (i32) is there: what it was loaded from may then be overwritten by bulk copies. */
 void kb_bulk_settle(struct kb *k, val x);
+/* i64 in global memory that CTAs of a launch change together. add gives the number before; it orders all memory: what this
+** thread, and before a barrier its CTA, has written is seen by those whose add comes later. The others order nothing. */
+val kb_atomic_get(struct kb *k, val at);
+void kb_atomic_set(struct kb *k, val x, val at);
+val kb_atomic_add(struct kb *k, val at, val x);
+void kb_atomic_replace(struct kb *k, val at, val before, val x); /* by x, if it is `before` */
 val kb_elect(struct kb *k); /* i1: true in one lane of a converged warp */
 val kb_any(struct kb *k, val cond); /* i1, equal in the warp: true in some lane; all lanes take part */
 val kb_exp2(struct kb *k, val x); /* f32; relative error < 4e-7; -inf -> 0 */

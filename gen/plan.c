@@ -100,6 +100,8 @@ static void plan_operands(struct plan *p)
             p->held_masks
                 ? "a mask in a register lets one instruction mask a code and set its exponent"
                 : "constants cost nothing");
+    p->last_joins = p->kind == KIND_DECODE && p->target->flags & TF_LAST_JOINS;
+    because(p, "last_joins", "the last CTA of a row's splits joins them where they are few");
     because(p, "value_operand", "%s",
             p->value_operand == OPERAND_F16
                 ? "codes are exact in f16; the scale is folded into p, the zero is a scalar sum"
@@ -644,6 +646,8 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         if (p->images)
             put_field(&t, p, "image_padding", p->image_padding);
         put_field(&t, p, "min_ctas", p->min_ctas);
+        if (p->last_joins)
+            put_field(&t, p, "last_joins", p->last_joins);
         put_field(&t, p, "quick", p->quick);
         put_field(&t, p, "held_masks", p->held_masks);
         put_field(&t, p, "spread_tables", p->spread_tables);

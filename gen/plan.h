@@ -68,13 +68,14 @@ struct plan {
     int image_heads;          /* KV heads a CTA takes at most, where it has images */
     int image_padding;        /* bytes after every four token rows of an image, where a CTA takes image_heads heads */
     int bulk;                 /* 1: images come by the bulk copy engine */
+    int last_joins;           /* 1: the last CTA of a row's splits can join them, where the launch says so */
     int held_masks;           /* 1: masks of value codes are kept in registers */
     int spread_tables;        /* 1: look-up tables have a copy for every lane */
     enum plan_operand key_operand, value_operand; /* how K and Q, V and P meet in the matrix unit */
     int quick;                /* 1: the assembler may spend less time */
     int max_registers;        /* nvptx: cap handed to the assembler, 0 = none */
     int min_ctas;             /* CTAs a multiprocessor that registers are limited for, 0 = none */
-    struct { const char *field; char text[120]; } why[24];
+    struct { const char *field; char text[120]; } why[26];
     int nwhy;
     struct tuned_plan set, rule; /* values from outside, and what the rules said of those fields */
     const char *set_source;      /* where `set` is from, borrowed */

@@ -41,7 +41,7 @@ enum {
     TF_ONE_CONSTANT = 4096, /* three-operand instructions take one constant, and from a register */
     TF_VOTE = 8192, /* a warp votes faster than it finds a maximum */
     TF_SUBNORMAL = 16384,   /* the matrix unit takes f16 subnormals as they are */
-    TF_GRID_WAIT = 1 << 20
+    TF_LAST_JOINS = 1 << 19, TF_GRID_WAIT = 1 << 20 /* CTAs find out which of them is last, and it goes on */
 };
 
 struct mma_shape { int lane_rows, groups, ke, y_tile, ye, k_tiles, rows, operand_rows, tiles; };
@@ -83,7 +83,7 @@ struct target {
 
 struct target_ops {
     const char *triple;
-    const char *passes; /* LLVM's pass pipeline, NULL = default<O2> */
+    const char *device_scope, *passes; /* of atomics that all CTAs of a launch see; LLVM's pass pipeline, NULL = default<O2> */
     int reloc_pic, object; /* object: LLVM emits an object file (amdgcn, host), else text (PTX) */
     int as_global, as_shared, as_const;
     void (*initialise)(void); /* the LLVM back end; called once per compile, idempotent */

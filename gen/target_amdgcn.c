@@ -415,6 +415,7 @@ const struct matrix_ops matrix_amdgcn = {
 
 const struct target_ops target_ops_amdgcn = {
     .triple = "amdgcn-amd-amdhsa",
+    .device_scope = "agent",
     .reloc_pic = 1,
     .object = 1,
     .as_global = SPACE_GLOBAL,

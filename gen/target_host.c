@@ -416,6 +416,7 @@ const struct matrix_ops matrix_host_narrow = {
 
 const struct target_ops target_ops_host = {
     .triple = "x86_64-unknown-linux-gnu",
+    .device_scope = "",
     .reloc_pic = 1,
     .object = 1,
     .initialise = initialise,

@@ -316,6 +316,7 @@ const struct matrix_ops matrix_nvptx_narrow = {
 
 const struct target_ops target_ops_nvptx = {
     .triple = "nvptx64-nvidia-cuda",
+    .device_scope = "device",
     /* What the assembler does not do itself: 45 ms less than default<O2>, the same loop (562
     ** instead of 555 instructions) and no more registers (decode 4bit_nc, sm_90a). Also keeps LLVM
     ** from unrolling what the assembler then works on. */

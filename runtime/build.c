@@ -107,6 +107,7 @@ static kvk_status load(kvk_context *ctx, struct kernel *k, const char *kind, kvk
     if (!status && strcmp(kind, "decode") == 0)
         status = find_entry(ctx, k, "reduce", &k->reduce, err);
     long long waits = 0;
+    object_get_int(&k->object, "last_joins", &k->last_joins);
     object_get_int(&k->object, "grid_wait", &waits);
     k->main.overlaps = k->reduce.overlaps = ctx->overlap && waits == 1;
     if (status && k->module) {

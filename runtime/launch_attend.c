@@ -76,7 +76,7 @@ static kvk_status launch_reduce(const kvk_kernels *k, const struct kvk_decode_ar
         .sinks = (uintptr_t)a->sinks,
         .out_row = out->row,
         .out_head = out->head,
-        .map = d->map ? (uintptr_t)a->workspace + (uintptr_t)d->map : 0,
+        .map = d->behind ? (uintptr_t)a->workspace + (uintptr_t)d->behind : 0,
         .places = d->places,
         .rows = (int32_t)d->rows,
         .query_heads = k->shape.query_heads,
@@ -131,7 +131,8 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
         .table = (uintptr_t)a->block_table,
         .lengths = (uintptr_t)a->lengths,
         .partial = direct ? 0 : (uintptr_t)a->workspace,
-        .map = d.map ? (uintptr_t)a->workspace + (uintptr_t)d.map : 0,
+        .map = d.behind && !d.joined ? (uintptr_t)a->workspace + (uintptr_t)d.behind : 0,
+        .arrivals = d.joined ? (uintptr_t)a->workspace + (uintptr_t)d.behind : 0,
         .page_stride = pool.page,
         .position_stride = pool.position,
         .head_stride = pool.head,
@@ -166,7 +167,7 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
     if (!status)
         status = launch_entry(k, &k->kernel[KIND_DECODE]->main, grid, &p, sizeof p, stream,
                               __func__, err);
-    return status || direct ? status : launch_reduce(k, a, &d, &rows[1], stream, __func__, err);
+    return status || direct || d.joined ? status : launch_reduce(k, a, &d, &rows[1], stream, __func__, err);
 }
 
 kvk_status launch_unified(const kvk_kernels *k, const struct kvk_unified_args *a, int32_t ahead,

@@ -12,7 +12,9 @@
 **
 ** Workspace: a split CTA writes at most `rows` query rows, and there are at most `target` of them
 ** wherever something is split, so partial rows never exceed target * rows: the bound does not grow
-** with the context or with the batch. Behind them is the map, a pair of numbers a sequence.
+** with the context or with the batch. Behind them is the map, a pair of numbers a sequence, for the
+** reduction; or, where the last CTA of a row's splits joins them, a word for each group of CTAs
+** that share rows (there are at most half as many as CTAs aimed at).
 **
 ** A batch-invariant decode is cut every INVARIANT_TOKENS tokens of a sequence instead, and always
 ** merged by reduce, so that no sum of a row has an order that depends on anything but its own
@@ -31,6 +33,9 @@ enum {
     MOST_SPREAD = 512, /* sequences that every CTA looks through */
     MOST_SLOTS = 65535,
     MAP_BYTES = 8,
+    WORD_BYTES = 8,
+    JOINED_SPLITS = 16,       /* of a row on the average, and */
+    JOINED_BYTES = 160 << 10, /* of partial rows a CTA, that its last may join by itself */
     WORKSPACE_ALIGNMENT = 16,
     EIGHT = 8 /* threads of a reduction that take neighbouring dims */
 };
@@ -138,7 +143,8 @@ size_t kvk_workspace_bytes(const kvk_kernels *k, const struct kvk_limits *limits
     }
     if (__builtin_mul_overflow(need, partial_bytes(k), &bytes) ||
         __builtin_add_overflow(bytes, MAP_BYTES * (least(limits->sequences, MOST_SPREAD) + 1),
-                               &bytes))
+                               &bytes) ||
+        __builtin_add_overflow(bytes, WORD_BYTES * least(rows, target_ctas(k) / 2), &bytes))
         return SIZE_MAX;
     return (size_t)ceil_div(bytes, WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT;
 }
@@ -146,14 +152,14 @@ size_t kvk_workspace_bytes(const kvk_kernels *k, const struct kvk_limits *limits
 static kvk_status workspace_check(const kvk_kernels *k, const struct kvk_decode_args *a,
                                   struct decode_shape *d, const char *where, kvk_error *err)
 {
-    int64_t need, map = d->spread ? MAP_BYTES * a->sequences : 0;
+    int64_t need, map = d->joined ? WORD_BYTES * d->base : d->spread ? MAP_BYTES * a->sequences : 0;
     if (__builtin_mul_overflow(d->places, partial_bytes(k), &need) ||
         __builtin_add_overflow(need, map ? map + need % MAP_BYTES : 0, &need))
         need = INT64_MAX;
     if ((uint64_t)need > a->workspace_bytes)
         return error_set(err, KVK_E_WORKSPACE, where, "workspace of %zu bytes, %d splits need %lld",
                          a->workspace_bytes, (int)d->splits, (long long)need);
-    d->map = map ? need - map : 0;
+    d->behind = map ? need - map : 0;
     return launch_pointer(a->workspace, "workspace", WORKSPACE_ALIGNMENT, where, err);
 }
 
@@ -165,6 +171,17 @@ static int64_t longest(const kvk_kernels *k, const struct kvk_decode_args *a)
     return a->table_stride < INT32_MAX / k->shape.page_tokens
                ? a->table_stride * k->shape.page_tokens
                : INT32_MAX;
+}
+
+/* A second launch costs as much as one CTA's reading so many partial rows. Who joins them makes no difference to their
+** order. */
+static int few_to_join(const kvk_kernels *k, int64_t sequences, const struct decode_shape *d)
+{
+    const struct kernel *kernel = k->kernel[KIND_DECODE];
+    int64_t splits = ceil_div(d->spread, sequences);
+    int64_t rows = least(kernel->rows, d->tokens * k->shape.gqa) * launch_image_heads(k);
+    return kernel->last_joins && splits <= JOINED_SPLITS &&
+           splits * rows * partial_bytes(k) <= JOINED_BYTES;
 }
 
 static kvk_status decode_splits(const kvk_kernels *k, const struct kvk_decode_args *a,
@@ -185,6 +202,7 @@ static kvk_status decode_splits(const kvk_kernels *k, const struct kvk_decode_ar
             d->spread = 0;
         }
     }
+    d->joined = d->spread && few_to_join(k, a->sequences, d);
     d->slots = d->spread ? d->spread : a->sequences * d->splits;
     if (__builtin_mul_overflow(d->slots, d->rows / a->sequences, &d->places))
         d->places = INT64_MAX;

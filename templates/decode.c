@@ -4,8 +4,10 @@
 ** to 16 (token, head) rows: the cache is decoded once for all of them. Its warps take steps in turn
 ** and are joined at the end; splits are joined by template_reduce.
 */
+#include "part_arrive.h"
 #include "part_output.h"
 #include "part_place.h"
+#include "part_splits.h"
 #include "part_unrotate.h"
 #include "templates.h"
 
@@ -60,20 +62,64 @@ static void unrotate(struct kb *k, const struct attend *a, struct attend_sums *s
     attend_unrotate(K, a, &u, s);
 }
 
+/* Rows of the CTA, some of which may not exist. */
+static val row_count(struct kb *k, const struct plan *p, const struct place *w)
+{
+    if (p->images)
+        return kb_muli(K, w->image.heads, p->rows);
+    return kb_smin(K, kb_sub(K, w->rows.count, w->rows.first), kb_i32(K, p->rows));
+}
+
 static void join_warps(struct kb *k, const struct attend *a, const struct place *w,
                        struct attend_sums *s, val index, val buffers)
 {
     struct attend_join to = {.index = index, .find_row = find_row, .data = w};
-    val rest = kb_sub(K, w->rows.count, w->rows.first);
-    to.rows = kb_smin(K, rest, kb_i32(K, a->plan->rows));
-    if (a->plan->images) {
-        to.rows = kb_muli(K, w->image.heads, a->plan->rows);
+    to.rows = row_count(K, a->plan, w);
+    if (a->plan->images)
         to.groups = w->image.groups;
-    }
     to.single = kb_icmpi(K, KB_EQ, w->share.count, 1);
     if (a->plan->turn_rows)
         unrotate(K, a, s, to.rows, index, buffers);
     attend_join(K, a, s, &to, buffers);
+}
+
+/* Some dims of a row, of all splits. */
+static void join_row(struct kb *k, const struct place *w, val row, val unit)
+{
+    int dims = kb_plan(k)->geo.value_head_size, wide = splits_wide(dims);
+    struct splits_row all = {.count = w->share.count, .row_bytes = dims * 4, .wide = wide};
+    struct place first = *w;
+    struct attend_row r;
+    first.share.split = kb_i32(K, 0);
+    find_row(K, &first, row, &r);
+    struct kb_if exists = kb_if(K, r.valid);
+    all.lse = r.partial_lse;
+    all.out = kb_offset(K, r.partial, kb_muli(K, unit, wide * 4));
+    struct splits_sum s = splits_chain(K, &all, kb_i32(K, 0), kb_i32(K, 1));
+    struct splits_target to = {.lse = r.lse, .head = r.head};
+    to.out = kb_offset(K, r.out, kb_muli(K, unit, wide * 2));
+    to.first = kb_icmpi(K, KB_EQ, unit, 0);
+    splits_write(K, &s, &to, wide);
+    kb_endif(K, &exists);
+}
+
+/* The last of the CTAs that share these rows does the reduction's work for them. */
+static void join_splits(struct kb *k, const struct plan *p, const struct place *w)
+{
+    int dims = p->geo.value_head_size, units = dims / splits_wide(dims);
+    struct kb_if several = kb_if(K, w->arrives);
+    struct kb_if last = kb_if(K, arrive_last(K, w->word, w->share.count));
+    val i = kb_tid(K), count = kb_muli(K, row_count(K, p, w), units);
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, &i, 1);
+    kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, i, count));
+    loop.rolled = true;
+    val row = kb_divi(K, i, units), unit = kb_sub(K, i, kb_muli(K, row, units));
+    join_row(K, w, row, unit);
+    i = kb_addi(K, i, p->threads);
+    kb_loop_end(K, &loop);
+    kb_endif(K, &last);
+    kb_endif(K, &several);
 }
 
 /* The CTA's query rows into `tile`. */
@@ -126,6 +172,8 @@ void template_decode(struct kb *k)
     a.length = w.share.length;
     attend_table(K, &a, w.share.sequence);
     tell_splits(K, &w);
+    if (p->last_joins)
+        place_arrive(K, &w);
     place_range(K, &a, &w, &steps, &start, &end);
     if (p->images && p->bulk) {
         kb_barrier(K); /* mbarriers are ready */
@@ -141,4 +189,6 @@ void template_decode(struct kb *k)
     }
     attend_finish(K, &a, &s);
     join_warps(K, &a, &w, &s, index, p->images ? w.image.all : tile);
+    if (p->last_joins)
+        join_splits(K, p, &w);
 }

@@ -4,6 +4,8 @@
 */
 #include "part_place.h"
 
+#include "part_arrive.h"
+
 struct place place_find(struct kb *k)
 {
     const struct plan *p = kb_plan(k);
@@ -15,8 +17,9 @@ struct place place_find(struct kb *k)
     }
     w.rows.tokens = kb_param(K, "query_tokens");
     w.rows.count = kb_muli(K, w.rows.tokens, p->geo.gqa);
-    val tiles = kb_divi(K, kb_addi(K, w.rows.count, p->rows - 1), p->rows);
+    val tiles = w.tiles = kb_divi(K, kb_addi(K, w.rows.count, p->rows - 1), p->rows);
     val rest = kb_udiv(K, kb_cta(K), heads);
+    w.blocks = heads;
     w.rows.head = w.block = kb_sub(K, kb_cta(K), kb_mul(K, rest, heads));
     if (p->images) {
         w.image.block = kb_mul(K, w.rows.head, w.image.heads);
@@ -57,6 +60,21 @@ void place_look_up(struct kb *k, struct place *w, const struct spread *s)
     w->share.count = kb_uniform(K, own.count);
     kb_return_if(K, kb_icmpi(K, KB_SLT, w->share.sequence, 0));
     w->rows.first_token = kb_mul(K, w->share.sequence, w->rows.tokens);
+}
+
+void place_arrive(struct kb *k, struct place *w)
+{
+    const struct plan *p = kb_plan(k);
+    val words = kb_param(K, "arrivals"), several = kb_icmpi(K, KB_SGT, w->share.count, 1);
+    w->arrives = kb_and(K, several, kb_not(K, kb_is_null(K, words)));
+    val group = kb_mul(K, w->share.sequence, w->tiles);
+    group = kb_add(K, group, kb_divi(K, w->rows.first, p->rows));
+    group = kb_add(K, kb_mul(K, group, w->blocks), w->block);
+    w->word = kb_offset(K, words, kb_shli(K, kb_zext(K, group, KB_I64), 3));
+    val first = kb_icmpi(K, KB_EQ, kb_tid(K), 0);
+    struct kb_if begins = kb_if(K, kb_and(K, w->arrives, first));
+    arrive_begin(K, w->word);
+    kb_endif(K, &begins);
 }
 
 /* Splits are equal numbers of whole steps of what is seen, or end at fixed positions. */

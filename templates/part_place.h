@@ -12,9 +12,11 @@
 /* All i32 and, but for rows.head, CTA-uniform. */
 struct place {
     struct rows rows;
-    val block;   /* of KV heads: which of them */
+    val block, blocks; /* of KV heads: which of them, how many */
     val slot;    /* of a part of a sequence: its place in the grid */
     struct share share;
+    val tiles;   /* of query rows of a sequence and a KV head */
+    val word, arrives; /* where the CTAs that share rows count themselves; i1: these do */
     struct image image; /* where the plan has images: a CTA then takes some KV heads at once */
 };
 
@@ -22,6 +24,8 @@ struct place {
 struct place place_find(struct kb *k);
 /* The rest. By all threads, outside any branch; a CTA with nothing to do ends here. */
 void place_look_up(struct kb *k, struct place *w, const struct spread *s);
+/* plan->last_joins: word, arrives; by all threads. */
+void place_arrive(struct kb *k, struct place *w);
 /* Visible keys of the lane's rows; [start, end) of this split, no further than any row sees. */
 void place_range(struct kb *k, struct attend *a, const struct place *w, const struct spread *s, val *start, val *end);
 

@@ -4,14 +4,14 @@
 */
 #include "part_splits.h"
 
+#include "part_finite.h"
+#include "part_output.h"
+
 enum { AHEAD = 4 }; /* splits whose loads are all under way before one is needed */
 
 static val nothing(struct kb *k) { return kb_f32_bits(K, 0xff800000); }
 
-val splits_none(struct kb *k, const struct splits_sum *s)
-{
-    return kb_fcmp(K, KB_OEQ, s->m, nothing(k));
-}
+int splits_wide(int dims) { return dims % 4 == 0 ? 4 : dims % 2 == 0 ? 2 : 1; }
 
 /* A reference to subtract: of sums without keys, 0. */
 static val safe(struct kb *k, val m)
@@ -82,4 +82,31 @@ struct splits_sum splits_both(struct kb *k, const struct splits_sum *a, const st
     for (int i = 0; i < wide; i++)
         s.x[i] = kb_fma(K, b->x[i], other, kb_fmul(K, a->x[i], own));
     return s;
+}
+
+/* The row's LSE, by the thread of its first dims. */
+static void write_lse(struct kb *k, const struct splits_sum *s, const struct splits_target *to,
+                      val none)
+{
+    val given = kb_not(K, kb_is_null(K, kb_param(K, "lse")));
+    struct kb_if wanted = kb_if(K, kb_and(K, to->first, given));
+    val x = kb_fmul(K, kb_fadd(K, s->m, kb_log2(K, s->l)), kb_f32(K, 0.6931471805599453));
+    x = kb_select(K, none, nothing(k), x);
+    kb_store(K, x, to->lse, 4);
+    kb_endif(K, &wanted);
+}
+
+void splits_write(struct kb *k, const struct splits_sum *s, const struct splits_target *to,
+                  int wide)
+{
+    int type = kb_plan(k)->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
+    val none = kb_fcmp(K, KB_OEQ, s->m, nothing(k)), sink = attend_sink(K, to->head);
+    val weight = kb_exp2(K, kb_fsub(K, sink, kb_select(K, none, sink, s->m)));
+    val factor = kb_rcp(K, kb_fadd(K, s->l, weight)); /* a row without keys gives 0 */
+    factor = kb_select(K, none, kb_f32(K, 0), factor);
+    for (int i = 0; i < wide; i++) {
+        val x = to_row(K, kb_fmul(K, s->x[i], factor), type);
+        kb_store(K, x, kb_offseti(K, to->out, 2 * i), 2);
+    }
+    write_lse(K, s, to, none);
 }

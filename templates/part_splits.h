@@ -26,7 +26,13 @@ struct splits_row {
 struct splits_sum splits_chain(struct kb *k, const struct splits_row *r, val first, val step);
 /* Both: a's, then b's. */
 struct splits_sum splits_both(struct kb *k, const struct splits_sum *a, const struct splits_sum *b, int wide);
-/* i1: no key was seen. */
-val splits_none(struct kb *k, const struct splits_sum *s);
+/* Dims that a thread takes of rows of so many. */
+int splits_wide(int dims);
+/* The finished row. */
+struct splits_target {
+    val out, lse;       /* the first of these dims; the row's log-sum-exp, written where the call wants them */
+    val head, first;    /* i32 query head; i1: these are its first dims */
+};
+void splits_write(struct kb *k, const struct splits_sum *s, const struct splits_target *to, int wide);
 
 #endif

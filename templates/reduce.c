@@ -5,8 +5,7 @@
 ** shared memory. All loads of a thread's first splits are under way at once: what is read was just
 ** written, and each round trip to it costs as much as all the arithmetic.
 */
-#include "part_finite.h"
-#include "part_output.h"
+#include "../gen/plan.h"
 #include "part_splits.h"
 #include "templates.h"
 
@@ -19,8 +18,6 @@ struct place {
     val writes;      /* i1: the row and the unit exist, and this is slot 0 */
     val token, head; /* i64 */
 };
-
-static int wide_of(int dims) { return dims % 4 == 0 ? 4 : dims % 2 == 0 ? 2 : 1; }
 
 static struct place find_place(struct kb *k, int units)
 {
@@ -66,7 +63,7 @@ static val find_sequence(struct kb *k, val sequence, val *splits)
 
 static struct splits_row find_splits(struct kb *k, struct place *w, int dims)
 {
-    struct splits_row r = {.row_bytes = dims * 4, .wide = wide_of(dims)};
+    struct splits_row r = {.row_bytes = dims * 4, .wide = splits_wide(dims)};
     val rows = kb_mul(K, kb_param(K, "query_tokens"), kb_param(K, "query_heads"));
     val sequence = kb_udiv(K, w->row, rows), row = kb_sub(K, w->row, kb_mul(K, sequence, rows));
     val place = find_sequence(K, sequence, &r.count);
@@ -148,38 +145,21 @@ static void join(struct kb *k, struct splits_sum *s, int wide)
     merge_sums(K, &shared, s, &before, wide);
 }
 
-/* The row's LSE, by the thread of its first dim. */
-static void write_lse(struct kb *k, const struct place *w, const struct splits_sum *s)
-{
-    val base = kb_param(K, "lse"), first = kb_icmpi(K, KB_EQ, w->unit, 0);
-    struct kb_if wanted = kb_if(K, kb_and(K, first, kb_not(K, kb_is_null(K, base))));
-    val x = kb_fmul(K, kb_fadd(K, s->m, kb_log2(K, s->l)), kb_f32(K, 0.6931471805599453));
-    x = kb_select(K, splits_none(K, s), kb_f32_bits(K, 0xff800000), x);
-    kb_store(K, x, kb_offset(K, base, kb_shli(K, kb_zext(K, w->row, KB_I64), 2)), 4);
-    kb_endif(K, &wanted);
-}
-
 static void write(struct kb *k, const struct place *w, const struct splits_sum *s, int wide)
 {
-    int type = kb_plan(k)->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
-    val none = splits_none(K, s), sink = attend_sink(K, kb_trunc(K, w->head, KB_I32));
-    val weight = kb_exp2(K, kb_fsub(K, sink, kb_select(K, none, sink, s->m)));
-    val factor = kb_rcp(K, kb_fadd(K, s->l, weight)); /* a row without keys gives 0 */
-    factor = kb_select(K, none, kb_f32(K, 0), factor);
+    struct splits_target to = {.head = kb_trunc(K, w->head, KB_I32)};
     val a = kb_mul(K, w->token, kb_param(K, "out_row"));
     val b = kb_mul(K, w->head, kb_param(K, "out_head"));
     val out = kb_offset(K, kb_param(K, "out"), kb_shli(K, kb_add(K, a, b), 1));
-    out = kb_offset(K, out, kb_muli(K, w->unit, wide * 2));
-    for (int i = 0; i < wide; i++) {
-        val x = to_row(K, kb_fmul(K, s->x[i], factor), type);
-        kb_store(K, x, kb_offseti(K, out, 2 * i), 2);
-    }
-    write_lse(K, w, s);
+    to.out = kb_offset(K, out, kb_muli(K, w->unit, wide * 2));
+    to.lse = kb_offset(K, kb_param(K, "lse"), kb_shli(K, kb_zext(K, w->row, KB_I64), 2));
+    to.first = kb_icmpi(K, KB_EQ, w->unit, 0);
+    splits_write(K, s, &to, wide);
 }
 
 void template_reduce(struct kb *k)
 {
-    int dims = kb_plan(k)->geo.value_head_size, wide = wide_of(dims);
+    int dims = kb_plan(k)->geo.value_head_size, wide = splits_wide(dims);
     struct place w = find_place(K, dims / wide);
     struct splits_row r = find_splits(K, &w, dims);
     val step = kb_shl(K, kb_i32(K, 1), kb_param(K, "ways_log"));

@@ -287,6 +287,9 @@ def check_entry(text, entry):
     require(".local" not in block.group(2), f"{abi_name}: local memory")
     if abi_name in ("decode", "unified"):
         require("mma.sync" in block.group(2), f"{abi_name}: no mma.sync")
+    if abi_name == "decode":  # an addition by itself orders nothing
+        require(re.search(r"fence\.acq_rel\.gpu;\s+atom\.[^;]*add[^;]*;\s+fence\.acq_rel\.gpu;", block.group(2)),
+                "decode: no arrival between two fences")
 
 
 def check_sm(path, target):

@@ -244,6 +244,39 @@ static void long_decode_is_split_and_reduced(void **state)
     assert_int_equal(r.query_heads, H);
 }
 
+/* Where the kernels can, and each sequence has few splits on the average: no second launch. */
+static void few_splits_are_joined_by_one_launch(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t sequences;
+        int slots, joined;
+    } calls[] = {{60, 792, 1}, {49, 792, 0}, {396, 792, 1}, {397, 397, 0}};
+    struct kvk_model model = rt_model();
+    const kvk_kernels *kernels;
+    model.head_size = 64;
+    rt_generator.extra = "last_joins 1";
+    assert_int_equal(kvk_prepare(ctx, &model, &kernels, NULL), KVK_OK);
+    rt_generator.extra = NULL;
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct kvk_decode_args a = decode_args();
+        struct kvk_limits limits = KVK_INIT(struct kvk_limits);
+        struct abi_decode p;
+        int before = fake->launches, split = calls[i].slots > calls[i].sequences;
+        a.sequences = limits.sequences = calls[i].sequences;
+        a.max_context = 1 << 20;
+        a.workspace_bytes = kvk_workspace_bytes(kernels, &limits);
+        assert_int_equal(kvk_decode(kernels, &a, NULL, NULL), KVK_OK);
+        assert_int_equal(fake->launches - before, split && !calls[i].joined ? 2 : 1);
+        memcpy(&p, last(split && !calls[i].joined)->params, sizeof p);
+        assert_int_equal(p.spread, split ? calls[i].slots : 0);
+        assert_int_equal(!!p.arrivals, calls[i].joined);
+        assert_int_equal(!!p.map, split && !calls[i].joined);
+        uintptr_t end = (uintptr_t)a.workspace + a.workspace_bytes;
+        assert_true(!calls[i].joined || p.arrivals + 8 * G * (uintptr_t)calls[i].sequences <= end);
+    }
+}
+
 static void unified_and_dequant_grids(void **state)
 {
     (void)state;
@@ -617,7 +650,7 @@ static void workspace_is_bounded(void **state)
     assert_int_equal(kvk_workspace_bytes(aos, &limits), 0);
     limits.sequences = 1;
     size_t one = kvk_workspace_bytes(aos, &limits);
-    assert_int_equal(one, (size_t)H * 256 * 129 * 4 + 16);
+    assert_int_equal(one, (size_t)H * 256 * 129 * 4 + 16 + H * 8);
     limits.sequences = INT64_MAX;
     limits.query_tokens = INT64_MAX;
     limits.context = INT64_MAX;
@@ -635,6 +668,7 @@ int main(int argc, char **argv)
         TEST(store_fills_its_parameters),
         TEST(short_decode_is_one_launch),
         TEST(long_decode_is_split_and_reduced),
+        TEST(few_splits_are_joined_by_one_launch),
         TEST(unified_and_dequant_grids),
         TEST(options_and_wide_tables_reach_the_kernels),
         TEST(batch_invariant_splits_are_fixed),
