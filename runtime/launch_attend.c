@@ -167,7 +167,8 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
     if (!status)
         status = launch_entry(k, &k->kernel[KIND_DECODE]->main, grid, &p, sizeof p, stream,
                               __func__, err);
-    return status || direct || d.joined ? status : launch_reduce(k, a, &d, &rows[1], stream, __func__, err);
+    return status || direct || d.joined ? status
+                                        : launch_reduce(k, a, &d, &rows[1], stream, __func__, err);
 }
 
 kvk_status launch_unified(const kvk_kernels *k, const struct kvk_unified_args *a, int32_t ahead,
