@@ -370,6 +370,19 @@ static void add_native(struct list *list)
         }
 }
 
+/* Any codec that has planes on either side, 2-bit ones among them; sides of different sizes. */
+static void add_native_codecs(struct list *list)
+{
+    static const int codec_sizes[][2] = {{64, 64}, {128, 128}, {192, 64}, {64, 256}};
+    int turn = 0;
+
+    for (const struct ref_spec *s = num_custom_specs(); s->name; s++, turn += s->native)
+        if (s->native)
+            add_own(list, s, REF_NATIVE, codec_sizes[turn % 4][0], codec_sizes[turn % 4][1], turn);
+    add_own(list, ref_spec_find("turboquant_3bit_nc"), REF_NATIVE, 192, 64, 3);
+    add_own(list, ref_spec_find("turboquant_k8v4"), REF_NATIVE, 64, 128, 4);
+}
+
 static int has_layout(const struct ref_spec *s, enum ref_layout layout)
 {
     return layout == REF_AOS || (layout == REF_SOA ? s->soa : s->native);
@@ -613,6 +626,7 @@ struct num_case *num_cases(int full, size_t *count)
     add_promised(&list);
     add_others(&list);
     add_native(&list);
+    add_native_codecs(&list);
     add_heads(&list);
     add_values(&list);
     add_e4m3_queries(&list);

@@ -33,6 +33,32 @@ static void read_back(struct num_run *run, const struct world *w, uint16_t *key,
     num_download(run, value, args.value.data, values);
 }
 
+/* What kvk_layout says is where the oracle finds a block's parts. */
+static void compare_layout(struct num_run *run, const struct world *w)
+{
+    const kvk_kernels *kernels = num_prepare(run, &w->m, KVK_STORE | KVK_DEQUANT);
+    struct kvk_layout l = KVK_INIT(struct kvk_layout);
+    size_t block = 16 * w->f.slot_bytes, heads = (size_t)w->m.kv_heads;
+    size_t key = (size_t)(2 * w->m.d * w->f.key.bits), value = (size_t)(2 * w->m.dv);
+    kvk_error err = {0};
+
+    value *= (size_t)w->f.value.bits;
+    num_ok(run, kvk_layout(kernels, &l, &err), &err, "kvk_layout");
+    if (l.slot_bytes != w->f.slot_bytes || l.page_bytes != w->f.page_bytes ||
+        l.head_stride != block || l.position_stride != heads * block || l.slot_alignment != 16)
+        num_differ(run, "layout: slots of %zu, blocks of %zu, %zu apart", l.slot_bytes,
+                   l.head_stride, l.position_stride);
+    if (l.key_offset || l.value_offset != key || l.meta_offset != key + value ||
+        l.key_bytes != key / 16 || l.value_bytes != value / 16)
+        num_differ(run, "layout: values at %zu, fields at %zu of a block", l.value_offset,
+                   l.meta_offset);
+    for (size_t i = 0; i < (size_t)l.fields; i++)
+        if (l.field_offset[i] != key + value + 32 * i)
+            num_differ(run, "layout: field %zu at %zu of a block", i, l.field_offset[i]);
+    if (!strstr(l.signature, ":native:"))
+        num_differ(run, "signature %s", l.signature);
+}
+
 /* Codes and fields are alike in soa; aos corrects norms at read and has no soa where there are no fields. */
 void prop_native_reads_alike(struct num_run *run, const struct num_case *c)
 {
@@ -46,6 +72,7 @@ void prop_native_reads_alike(struct num_run *run, const struct num_case *c)
     other.layout = c->model.spec->soa ? REF_SOA : REF_AOS;
     world_make(run, &a, &c->model, &o);
     world_make(run, &b, &other, &o);
+    compare_layout(run, &a);
     size_t rows = (size_t)(a.first_row[3] * a.m.kv_heads);
     uint16_t *key[2], *value[2];
     for (int i = 0; i < 2; i++) {

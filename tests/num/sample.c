@@ -58,6 +58,9 @@ static void draw_model(struct num_random *r, struct sample *s)
     m->gqa = s->many ? gqas[num_below(r, 8)] : PICK(r, gqas);
     m->page =
         num_below(r, 8) ? PICK(r, page_sizes) : 1 + num_below(r, num_below(r, 9) ? 100 : 4096);
+    if (m->spec->native && m->d % 64 == 0 && m->dv % 64 == 0 && m->page % 16 == 0 &&
+        num_below(r, 2))
+        m->layout = REF_NATIVE;
     m->kv_heads = s->many || m->page > 256 || m->gqa > 16 ? 1 : 1 + num_below(r, 3);
     m->dtype = num_below(r, 2) ? KVK_FLOAT16 : KVK_BFLOAT16;
     m->dequant_dtype = num_below(r, 2) ? KVK_FLOAT16 : KVK_BFLOAT16;

@@ -47,6 +47,12 @@ static int has_fields(const struct ref_codec *c)
     return c->kind == REF_CODEBOOK || c->kind == REF_AFFINE;
 }
 
+/* Widths that the native layout has planes for. */
+static int has_planes(const struct ref_codec *c, int key)
+{
+    return c->bits <= 4 || (key && c->bits == 8);
+}
+
 static void draw_mixed(struct num_random *r, struct sample *s)
 {
     int key = num_below(r, CODECS), value = num_below(r, CODECS);
@@ -56,6 +62,7 @@ static void draw_mixed(struct num_random *r, struct sample *s)
     snprintf(s->name, sizeof s->name, "mix_%s_%s", codecs[key].name, codecs[value].name);
     s->spec.soa = s->spec.key.kind != REF_BLOCK && s->spec.value.kind != REF_BLOCK &&
                   (has_fields(&s->spec.key) || has_fields(&s->spec.value));
+    s->spec.native = has_planes(&s->spec.key, 1) && has_planes(&s->spec.value, 0);
     s->model.spec = &s->spec;
 }
 

@@ -52,7 +52,8 @@ void spec_file_write(const char *folder, const struct ref_spec *spec)
     write_codec(f, "value", &spec->value);
     if (spec->query_e4m3)
         fprintf(f, "  query = \"e4m3\",\n");
-    fprintf(f, "  layouts = { %s },\n}\n", spec->soa ? "\"aos\", \"soa\"" : "\"aos\"");
+    fprintf(f, "  layouts = { \"aos\"%s%s },\n}\n", spec->soa ? ", \"soa\"" : "",
+            spec->native ? ", \"native\"" : "");
     fclose(f);
 }
 
