@@ -65,6 +65,15 @@ static void copy_fields(struct kb *k, const struct slot_token *from, const struc
     kb_endif(K, &exists);
 }
 
+/* native, whole pages: blocks move as they lie, a sixteenth by every token's warp. */
+static void copy_share(struct kb *k, const struct slot_token *from, const struct slot_token *to)
+{
+    int share = to->head->slot->slot_bytes, unit = share & -share;
+    val first = kb_muli(K, to->place, share);
+    val source = kb_offset(K, from->record, first), target = kb_offset(K, to->record, first);
+    copy_units(k, source, target, share / (unit > 16 ? 16 : unit), unit > 16 ? 16 : unit);
+}
+
 /* native: a token's codes lie between those of others. */
 static void copy_native(struct kb *k, const struct slot_token *from, const struct slot_token *to)
 {
@@ -105,7 +114,11 @@ void template_copy(struct kb *k)
     struct slot_token from = items_token(k, &from_head, from_slot);
     struct slot_token to = items_token(k, &to_head, to_slot);
     if (layout == LAYOUT_NATIVE) {
+        struct kb_if whole = kb_if(K, item.pages);
+        copy_share(k, &from, &to);
+        kb_else(K, &whole);
         copy_native(k, &from, &to);
+        kb_endif(K, &whole);
         return;
     }
     int bytes = unit_bytes(s, layout);
