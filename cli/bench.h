@@ -42,6 +42,7 @@ struct bench {
     struct bench_shape shape;
     const struct bench_kind *kind;
     const kvk_kernels *store, *kernels, *reader; /* reader: dequant, of formats that the oracle does not know */
+    const kvk_kernels *dense; /* tiled: of a tile */
     struct kvk_layout layout;
     struct kvk_pool pool;
     long batch, tokens, longest, rows; /* tokens: cached, of one set; rows: that the kernel is given or makes */
@@ -79,7 +80,7 @@ struct bench_kind {
     void (*limits)(const struct bench *b, struct kvk_limits *out); /* that its workspace follows from; NULL: it needs none */
 };
 
-extern const struct bench_kind bench_decode, bench_store, bench_dequant, bench_unified;
+extern const struct bench_kind bench_decode, bench_store, bench_dequant, bench_unified, bench_tiled;
 const struct bench_kind *bench_kind_find(const char *name); /* or NULL */
 
 /* ---- bench_shape.c ---- */

@@ -98,7 +98,7 @@ static kvk_status prepare(struct bench *b, unsigned kinds, const char *plan,
     model.dtype = shape->dtype;
     model.kinds = kinds;
     model.plan = plan;
-    if (kinds == KVK_DEQUANT && b->kind != &bench_dequant)
+    if (kinds & KVK_DEQUANT && b->kind != &bench_dequant)
         model.dequant_dtype = KVK_FLOAT16;
     return kvk_prepare(b->ctx, &model, out, err);
 }

@@ -43,7 +43,7 @@ static long or_else(long value, long otherwise) { return value ? value : otherwi
 
 void bench_shape_fill(struct bench_shape *s, const struct bench_kind *kind, int host)
 {
-    int store = kind == &bench_store, unified = kind == &bench_unified;
+    int store = kind == &bench_store, unified = kind == &bench_unified || kind == &bench_tiled;
     s->preset = s->preset ? s->preset : "turboquant_4bit_nc";
     s->layout = s->layout ? s->layout : "aos";
     s->dtype = s->dtype ? s->dtype : KVK_BFLOAT16;
@@ -80,7 +80,7 @@ void bench_shape_text(const struct bench_shape *s, char *text, size_t cap)
 const struct bench_kind *bench_kind_find(const char *name)
 {
     static const struct bench_kind *const kinds[] = {&bench_decode, &bench_store, &bench_dequant,
-                                                     &bench_unified};
+                                                     &bench_unified, &bench_tiled};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i]->name, name))
             return kinds[i];

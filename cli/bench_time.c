@@ -86,7 +86,9 @@ kvk_status bench_measure(const struct bench *b, const struct device *device, lon
     *out = (struct bench_result){.copy_gbs = copy_gbs};
     out->kernel = KVK_INIT(struct kvk_kernel_info);
     b->kind->work(b, &out->work);
-    kvk_status status = kvk_kernel(b->kernels, (kvk_kind_bits)b->kind->bits, &out->kernel, err);
+    kvk_status status =
+        b->dense ? kvk_kernel(b->dense, KVK_UNIFIED, &out->kernel, err)
+                 : kvk_kernel(b->kernels, (kvk_kind_bits)b->kind->bits, &out->kernel, err);
     if (!status)
         status = b->kind->verify(b, &out->verdict, err);
     if (status || !bench_passed(out))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** cmd_bench.c - `kvkiln bench decode|store|dequant|unified`: time of one launch, beside the copy
+** cmd_bench.c - `kvkiln bench decode|store|dequant|unified|tiled`: time of one launch, beside the copy
 ** bandwidth of the same process. `bench suite` and `bench compile` are in files of their own.
 **
 ** On the host it is a CPU that is timed: useful to compare plans, not to compare machines.
@@ -264,6 +264,7 @@ static void help(FILE *to)
 {
     fprintf(to, "Usage: kvkiln bench KIND [OPTION...]\nTimes kernels.\n\n"
                 "  decode, store, dequant, unified  one launch, beside the copy bandwidth\n"
+                "  tiled                            prefill by way of dequantised tiles\n"
                 "  suite                            the goals of this project, row by row\n"
                 "  compile                          the generator\n\n"
                 "`kvkiln bench KIND --help` tells more.\n");
@@ -277,8 +278,9 @@ int cmd_bench(int argc, char **argv)
     }
     const struct bench_kind *kind = argc > 1 ? bench_kind_find(argv[1]) : NULL;
     if (argc < 2 || (!kind && strcmp(argv[1], "compile") != 0 && strcmp(argv[1], "suite") != 0)) {
-        cli_message("kvkiln bench: %s: there are decode, store, dequant, unified, suite, compile",
-                    argc > 1 ? argv[1] : "what?");
+        cli_message(
+            "kvkiln bench: %s: there are decode, store, dequant, unified, tiled, suite, compile",
+            argc > 1 ? argv[1] : "what?");
         return CLI_USAGE;
     }
     char *name = cli_format("kvkiln bench %s", argv[1]);

@@ -54,6 +54,7 @@ set(KVKILN_GEN_SOURCES
   gen/kb.c
   gen/kb_atomic.c
   gen/kb_flow.c
+  gen/kb_group.c
   gen/kb_mem.c
   gen/lower.c
   gen/manifest.c
@@ -62,6 +63,7 @@ set(KVKILN_GEN_SOURCES
   gen/output.c
   gen/pipeline.c
   gen/plan.c
+  gen/plan_dense.c
   gen/request.c
   gen/slot.c
   gen/spec.c
@@ -72,9 +74,11 @@ set(KVKILN_GEN_SOURCES
   gen/target_amdgcn.c
   gen/target_host.c
   gen/target_nvptx.c
+  gen/target_nvptx_group.c
   templates/convert.c
   templates/copy.c
   templates/decode.c
+  templates/dense.c
   templates/dequant.c
   templates/merge.c
   templates/part_arrive.c
@@ -82,6 +86,9 @@ set(KVKILN_GEN_SOURCES
   templates/part_codebook.c
   templates/part_codes.c
   templates/part_decode.c
+  templates/part_dense_attend.c
+  templates/part_dense_load.c
+  templates/part_dense_write.c
   templates/part_encode.c
   templates/part_encode_affine.c
   templates/part_encode_block.c
@@ -159,6 +166,7 @@ set(KVKILN_CLI_SOURCES
   cli/bench_suite.c
   cli/bench_suite_report.c
   cli/bench_time.c
+  cli/bench_tiled.c
   cli/bench_unified.c
   cli/build_pack.c
   cli/check_read.c
@@ -365,6 +373,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   gen/hsaco_input.h
   gen/hsaco_link.h
   gen/kb.h
+  gen/kb_group.h
   gen/kb_internal.h
   gen/kb_kernel.h
   gen/lower.h
@@ -374,15 +383,18 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   gen/output.h
   gen/pipeline.h
   gen/plan.h
+  gen/plan_rules.h
   gen/spec.h
   gen/spec_fields.h
   gen/target.h
+  gen/target_group.h
   gen/spec.def
   gen/targets.def
   templates/part_arrive.h
   templates/part_attend.h templates/part_output.h templates/part_reference.h templates/part_image.h
   templates/part_codebook.h
   templates/part_decode.h
+  templates/part_dense.h
   templates/part_encode.h
   templates/part_finite.h
   templates/part_index.h

@@ -205,7 +205,10 @@ void kb_bulk_copy(struct kb *k, val to, val from, val bytes, val bar)
 void kb_bulk_wait(struct kb *k, val bar, val phase) { k->target->ops->bulk_wait(k, bar, phase); }
 val kb_bulk_last(struct kb *k, val bar) { return k->target->ops->bulk_last(k, bar); }
 void kb_bulk_settle(struct kb *k, val x) { k->target->ops->bulk_settle(k, x); }
-val kb_elect(struct kb *k) { return k->target->ops->elect(k); }
+val kb_elect(struct kb *k)
+{
+    return k->target->ops->elect ? k->target->ops->elect(k) : kb_icmpi(k, KB_EQ, k->lane, 0);
+}
 
 val kb_funnel(struct kb *k, val lo, val hi, val shift)
 {

@@ -112,7 +112,7 @@ static void put_layout(struct text *t, const struct plan *p)
 }
 
 /* "ptxas info : Compiling entry function 'SYMBOL'", "... N bytes spill stores, N bytes spill
-** loads", "Used N registers" */
+** loads", "Used N registers", "... wgmma.mma_async instructions are serialized due to ..." */
 static void put_report(struct text *t, const struct manifest *m, const char *report)
 {
     const char *abi = "?";
@@ -135,6 +135,8 @@ static void put_report(struct text *t, const struct manifest *m, const char *rep
         }
         if (used)
             line(t, "registers %s %ld\n", abi, strtol(used + 5, NULL, 10));
+        if (strstr(row, "are serialized"))
+            line(t, "serialized 1\n");
     }
 }
 

@@ -6,7 +6,7 @@
 ** rows * value dims / lanes floats: that, with 128 of them as the most that leaves room for a step's
 ** codes, decides how many warps share a row's dims.
 */
-#include "plan.h"
+#include "plan_rules.h"
 
 #include "../runtime/error.h"
 
@@ -40,8 +40,7 @@ int kind_from_name(const char *name)
     return -1;
 }
 
-__attribute__((format(printf, 3, 4))) static void because(struct plan *p, const char *field,
-                                                          const char *format, ...)
+void plan_because(struct plan *p, const char *field, const char *format, ...)
 {
     if (p->nwhy == (int)(sizeof p->why / sizeof *p->why))
         return;
@@ -52,8 +51,7 @@ __attribute__((format(printf, 3, 4))) static void because(struct plan *p, const 
     p->why[p->nwhy++].field = field;
 }
 
-/* What was set from outside, else the rule's value. */
-static int pick(struct plan *p, enum plan_field field, int rule)
+int plan_pick(struct plan *p, enum plan_field field, int rule)
 {
     p->rule.value[field] = rule;
     return p->set.value[field] == TUNED_RULE ? rule : p->set.value[field];
@@ -94,18 +92,19 @@ static void plan_operands(struct plan *p)
         "codes are exact in bf16; the query is two bf16 terms",
         "codes and an e4m3 query are exact in bf16",
         "the matrix unit takes FP4 codes, their scales and an e4m3 query as they are"};
-    because(p, "key_operand", "%s", why[p->key_operand]);
+    plan_because(p, "key_operand", "%s", why[p->key_operand]);
     p->held_masks = (p->target->flags & TF_ONE_CONSTANT) != 0;
-    because(p, "held_masks", "%s",
-            p->held_masks
-                ? "a mask in a register lets one instruction mask a code and set its exponent"
-                : "constants cost nothing");
+    plan_because(p, "held_masks", "%s",
+                 p->held_masks
+                     ? "a mask in a register lets one instruction mask a code and set its exponent"
+                     : "constants cost nothing");
     p->last_joins = p->kind == KIND_DECODE && p->target->flags & TF_LAST_JOINS;
-    because(p, "last_joins", "the last CTA of a row's splits joins them where they are few");
-    because(p, "value_operand", "%s",
-            p->value_operand == OPERAND_F16
-                ? "codes are exact in f16; the scale is folded into p, the zero is a scalar sum"
-                : "codes are exact in bf16; p is two bf16 terms");
+    plan_because(p, "last_joins", "the last CTA of a row's splits joins them where they are few");
+    plan_because(
+        p, "value_operand", "%s",
+        p->value_operand == OPERAND_F16
+            ? "codes are exact in f16; the scale is folded into p, the zero is a scalar sum"
+            : "codes are exact in bf16; p is two bf16 terms");
 }
 
 /* 16 bytes of padding a row: lanes that read the same columns of neighbouring rows meet different
@@ -193,16 +192,16 @@ static void plan_sums(struct plan *p)
     bool room = p->kind == KIND_UNIFIED && !p->min_ctas;
     bool spare = p->images || room || p->target->family == FAMILY_HOST;
     p->lazy_reference = spare && p->target->flags & TF_VOTE;
-    because(p, "lazy_reference", "%s",
-            p->lazy_reference
-                ? "moved when a score passes it by 2^8: a vote instead of a maximum over lanes"
-                : "the exact maximum of each step");
+    plan_because(p, "lazy_reference", "%s",
+                 p->lazy_reference
+                     ? "moved when a score passes it by 2^8: a vote instead of a maximum over lanes"
+                     : "the exact maximum of each step");
     p->centre_tokens =
         p->lazy_reference && affine && p->target->flags & TF_SUBNORMAL ? CENTRE_TOKENS : 0;
-    because(p, "centre_tokens", "%s",
-            p->centre_tokens
-                ? "codes go in as they stand; the middle comes off before truncation shows"
-                : "the middle comes off every code, or there is none");
+    plan_because(p, "centre_tokens", "%s",
+                 p->centre_tokens
+                     ? "codes go in as they stand; the middle comes off before truncation shows"
+                     : "the middle comes off every code, or there is none");
 }
 
 /* Who does what among the CTA's warps. */
@@ -249,13 +248,13 @@ static void plan_warps(struct plan *p, int warps)
     bool wide = p->mma.groups == 1 || (p->mma.groups == 2 && p->geo.head_size > 128);
     if (wide) /* a lane holds (half of) whole operand rows: the registers are theirs */
         most /= 2;
-    p->warps = pick(p, PLAN_warps, warps);
+    p->warps = plan_pick(p, PLAN_warps, warps);
     p->dim_warps = 1;
     while (accumulators(p) > most && p->dim_warps < p->warps && slice(p) % 2 == 0)
         p->dim_warps *= 2;
     p->dims = (slice(p) + p->mma.y_tile - 1) / p->mma.y_tile;
     p->dims_overlap = slice(p) % p->mma.y_tile ? slice(p) - p->dims : 0;
-    because(p, "dim_warps", "a lane keeps %d output sums, at most %d", accumulators(p), most);
+    plan_because(p, "dim_warps", "a lane keeps %d output sums, at most %d", accumulators(p), most);
     p->chunk_tokens = p->kind == KIND_UNIFIED ? CHUNK_TOKENS : 0;
     share_warps(p);
     while (!rows_fit(p) && p->warps > p->dim_warps) {
@@ -264,12 +263,13 @@ static void plan_warps(struct plan *p, int warps)
     }
     if (!rows_fit(p))
         p->chunk_tokens = 0;
-    because(p, "chunk_tokens", "%s",
-            p->chunk_tokens
-                ? "matrix units truncate when they accumulate: chunks meet in f32 additions"
-                : "decode splits; unified: no shared memory is left for sums of chunks");
-    because(p, "warps", "query rows, later the warps' sums, take %d of %d bytes of shared memory",
-            plan_tile_bytes(p), t->shared_bytes);
+    plan_because(p, "chunk_tokens", "%s",
+                 p->chunk_tokens
+                     ? "matrix units truncate when they accumulate: chunks meet in f32 additions"
+                     : "decode splits; unified: no shared memory is left for sums of chunks");
+    plan_because(p, "warps",
+                 "query rows, later the warps' sums, take %d of %d bytes of shared memory",
+                 plan_tile_bytes(p), t->shared_bytes);
 }
 
 int plan_turn_bytes(const struct plan *p) { return p->turn_rows * plan_turn_pitch(p) * 4; }
@@ -286,7 +286,8 @@ static void plan_turn(struct plan *p)
     p->turn_rows = 16;
     while (p->turn_rows > 1 && plan_turn_bytes(p) > room)
         p->turn_rows /= 2;
-    because(p, "turn_rows", "attention is linear in V: output rows, not values, are rotated back");
+    plan_because(p, "turn_rows",
+                 "attention is linear in V: output rows, not values, are rotated back");
 }
 
 static void plan_step(struct plan *p)
@@ -294,25 +295,26 @@ static void plan_step(struct plan *p)
     const struct target *t = p->target;
     bool two = p->mma.y_tile == 8 && accumulators(p) <= 32 && p->key_operand == OPERAND_F16 &&
                p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
-    p->subtiles = pick(p, PLAN_subtiles, two ? 2 : t->mma.k_tiles);
-    because(p, "subtiles", "%s",
-            two ? "two 16-token products a step share one update of the running maximum"
-            : p->subtiles > 1
-                ? "one product takes the weights of 32 tokens"
-                : "one 16-token product a step: registers go to output sums and operands");
+    p->subtiles = plan_pick(p, PLAN_subtiles, two ? 2 : t->mma.k_tiles);
+    plan_because(p, "subtiles", "%s",
+                 two ? "two 16-token products a step share one update of the running maximum"
+                 : p->subtiles > 1
+                     ? "one product takes the weights of 32 tokens"
+                     : "one 16-token product a step: registers go to output sums and operands");
     p->tile_tokens = 16 * p->subtiles * p->token_warps;
     p->paged_subtiles = p->geo.page_tokens % 16 == 0;
-    because(p, "paged_subtiles", "%s",
-            p->paged_subtiles ? "16 tokens always lie in one page and share its look-up"
-                              : "pages end inside 16 tokens: each token looks its page up");
+    plan_because(p, "paged_subtiles", "%s",
+                 p->paged_subtiles ? "16 tokens always lie in one page and share its look-up"
+                                   : "pages end inside 16 tokens: each token looks its page up");
     bool small = accumulators(p) <= 64 && p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
     if (t->registers <= 256 && p->slot.key.norm_at_read && p->slot.value.norm_at_read &&
         p->geo.head_size > 192) /* sums of squares of both: they took 10 to 40 registers too many */
         small = false;
-    p->prefetch = pick(p, PLAN_prefetch, t->family != FAMILY_HOST && p->mma.groups > 2 && small);
-    because(p, "prefetch", "%s",
-            p->prefetch ? "codes of the next step are in flight while this one is computed"
-                        : "no registers (or, on a CPU, no use) for a step in flight");
+    p->prefetch =
+        plan_pick(p, PLAN_prefetch, t->family != FAMILY_HOST && p->mma.groups > 2 && small);
+    plan_because(p, "prefetch", "%s",
+                 p->prefetch ? "codes of the next step are in flight while this one is computed"
+                             : "no registers (or, on a CPU, no use) for a step in flight");
 }
 
 /* What part_image.c can do: a page is 16 tokens, a warp holds all dims of its rows. */
@@ -352,7 +354,7 @@ static int image_steps(const struct plan *p)
 
 static void plan_images(struct plan *p, bool wanted)
 {
-    p->images = pick(p, PLAN_images, wanted ? image_steps(p) : 0);
+    p->images = plan_pick(p, PLAN_images, wanted ? image_steps(p) : 0);
     p->image_heads = p->images ? least(p->warps, IMAGE_HEADS) : 0;
     int size = p->geo.head_size;
     p->swizzled = p->images && p->narrow && p->key_operand == OPERAND_F16 &&
@@ -360,14 +362,15 @@ static void plan_images(struct plan *p, bool wanted)
     p->bulk = p->images && p->target->flags & TF_BULK_COPY;
     bool looks_up = p->spec.key.kind == CODEC_CODEBOOK;
     p->image_padding = p->images && looks_up && p->geo.layout == LAYOUT_SOA ? 32 : 0;
-    because(p, "images", "%s",
-            p->images
-                ? "whole pages come to shared memory ahead of their step: registers hold one step"
-                : "codes go straight to registers");
-    because(p, "image_padding", "%s",
-            p->image_padding
-                ? "look-ups need shared memory's time: rows of four tokens begin in different banks"
-                : "one copy a page");
+    plan_because(
+        p, "images", "%s",
+        p->images ? "whole pages come to shared memory ahead of their step: registers hold one step"
+                  : "codes go straight to registers");
+    plan_because(
+        p, "image_padding", "%s",
+        p->image_padding
+            ? "look-ups need shared memory's time: rows of four tokens begin in different banks"
+            : "one copy a page");
 }
 
 /* The narrow form takes two Y tiles at once: every warp's dims must come in twos (see plan_warps). */
@@ -383,22 +386,22 @@ static bool narrow_possible(const struct plan *p)
 static void plan_form(struct plan *p)
 {
     bool few = p->geo.gqa <= p->target->narrow.rows;
-    p->narrow = pick(p, PLAN_narrow, few && narrow_possible(p));
+    p->narrow = plan_pick(p, PLAN_narrow, few && narrow_possible(p));
     p->mma = p->narrow ? p->target->narrow : p->target->mma;
-    because(p, "narrow", "%s",
-            p->narrow ? "a KV head's query rows fit 8: half the products and sums"
-                      : "tiles of 16 query rows");
+    plan_because(p, "narrow", "%s",
+                 p->narrow ? "a KV head's query rows fit 8: half the products and sums"
+                           : "tiles of 16 query rows");
 }
 
 /* 8 to 64 KiB a table: for targets where three CTAs have them. */
 static void plan_tables(struct plan *p)
 {
     bool room = p->target->family == FAMILY_NVPTX && p->target->shared_bytes >= 3 * 65536;
-    p->spread_tables = pick(p, PLAN_spread_tables, p->kind == KIND_DECODE && room);
-    because(p, "spread_tables", "%s",
-            p->spread_tables
-                ? "a copy for every lane: no bank conflicts, addresses by one permutation"
-                : "one copy of a look-up table: shared memory is for more CTAs");
+    p->spread_tables = plan_pick(p, PLAN_spread_tables, p->kind == KIND_DECODE && room);
+    plan_because(p, "spread_tables", "%s",
+                 p->spread_tables
+                     ? "a copy for every lane: no bank conflicts, addresses by one permutation"
+                     : "one copy of a look-up table: shared memory is for more CTAs");
 }
 
 static void plan_shape(struct plan *p, bool images)
@@ -418,9 +421,10 @@ static void plan_quick(struct plan *p)
 {
     bool easy = p->images && p->geo.layout == LAYOUT_SOA && p->geo.head_size == 128 &&
                 p->spec.key.bits >= 4;
-    p->quick = pick(p, PLAN_quick, p->target->family == FAMILY_NVPTX && easy);
-    because(p, "quick", "%s",
-            p->quick ? "the assembler needs 30 ms less, the kernel takes as long (measured, sm_90a)"
+    p->quick = plan_pick(p, PLAN_quick, p->target->family == FAMILY_NVPTX && easy);
+    plan_because(p, "quick", "%s",
+                 p->quick
+                     ? "the assembler needs 30 ms less, the kernel takes as long (measured, sm_90a)"
                      : "the assembler takes its time");
 }
 
@@ -442,11 +446,12 @@ static void plan_attend(struct plan *p)
                                            p->subtiles == 1); /* else it would spill */
     int fit = TIGHT_WARPS / p->warps;                         /* 3, but where a table sets warps */
     bool limited = t->family == FAMILY_NVPTX && t->flags & TF_BULK_COPY && tight && fit > 1;
-    p->min_ctas = pick(p, PLAN_min_ctas, limited ? fit : 0);
-    because(p, "min_ctas", "%s",
-            p->min_ctas ? "168 registers a thread: 12 warps hide more latency than the registers "
-                          "would (measured, sm_90a)"
-                        : "the assembler may use all registers");
+    p->min_ctas = plan_pick(p, PLAN_min_ctas, limited ? fit : 0);
+    plan_because(p, "min_ctas", "%s",
+                 p->min_ctas
+                     ? "168 registers a thread: 12 warps hide more latency than the registers "
+                       "would (measured, sm_90a)"
+                     : "the assembler may use all registers");
     plan_sums(p);
     plan_quick(p);
 }
@@ -509,6 +514,9 @@ static kvk_status check_set(const struct plan *p, kvk_error *err)
     if (set[PLAN_images] > 0 && !rows_fit(p))
         return refuse_set(p, err, PLAN_images,
                           "fewer, or fewer warps: they do not fit shared memory");
+    if (set[PLAN_dense] > 0 && !plan_dense_possible(p))
+        return refuse_set(p, err, PLAN_dense,
+                          "0: groups are for rows of 16 bits of 64 or 128 elements");
     if (p->target->family != FAMILY_NVPTX && set[PLAN_min_ctas] > 0)
         return refuse_set(p, err, PLAN_min_ctas, "0: only sm_ targets limit registers");
     if (p->target->family != FAMILY_NVPTX && set[PLAN_quick] > 0)
@@ -530,6 +538,10 @@ static kvk_status make(struct plan *out, kvk_error *err)
     if (status)
         return status;
     out->dim_warps = out->row_warps = out->token_warps = 1;
+    if (plan_dense(out)) {
+        out->threads = out->warps * target->warp;
+        return check_set(out, err);
+    }
     if (kind == KIND_DECODE || kind == KIND_UNIFIED) {
         plan_attend(out);
         status = check_set(out, err);
@@ -540,9 +552,12 @@ static kvk_status make(struct plan *out, kvk_error *err)
                           "sizes whose query rows fit shared memory");
     } else {
         out->warps = STORE_WARPS;
-        because(out, "warps", "one warp a (row, head) pair, %d pairs a CTA", STORE_WARPS);
+        if (kind != KIND_DEQUANT)
+            plan_because(out, "warps", "one warp a (row, head) pair, %d pairs a CTA", STORE_WARPS);
     }
     out->vectors = out->warps;
+    if (kind == KIND_DEQUANT)
+        plan_pairs(out);
     out->threads = out->warps * target->warp;
     return check_set(out, err);
 }
@@ -566,7 +581,7 @@ kvk_status plan_make_set(const struct spec *spec, const struct geometry *geo,
     tuned_plan_parse("", "", &out->set, NULL);
     status = make(out, err);
     if (!status && values && *values)
-        because(out, "left_out", "%s: %.80s", source, first.text);
+        plan_because(out, "left_out", "%s: %.80s", source, first.text);
     return status;
 }
 
@@ -626,7 +641,14 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         put(&t, "left_out 1  # %s\n", reason(p, "left_out"));
     put_field(&t, p, "warps", p->warps);
     put_field(&t, p, "threads", p->threads);
-    if (p->kind == KIND_DECODE || p->kind == KIND_UNIFIED) {
+    if (p->kind == KIND_UNIFIED)
+        put_field(&t, p, "dense", p->dense);
+    if (p->dense) {
+        put_field(&t, p, "rows", p->rows);
+        put_field(&t, p, "tile_tokens", p->tile_tokens);
+        put_field(&t, p, "dense_tiles", p->dense_tiles);
+        put_field(&t, p, "chunk_tokens", p->chunk_tokens);
+    } else if (p->kind == KIND_DECODE || p->kind == KIND_UNIFIED) {
         put_field(&t, p, "narrow", p->narrow);
         put_field(&t, p, "rows", p->rows);
         put_field(&t, p, "row_warps", p->row_warps);
@@ -655,6 +677,11 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         put_operand(&t, p, "value_operand", p->value_operand);
     } else {
         put_field(&t, p, "vectors", p->vectors);
+        if (p->pair_lanes) {
+            put_field(&t, p, "pair_lanes", p->pair_lanes);
+            put_field(&t, p, "pair_turns", p->pair_turns);
+            put_field(&t, p, "shuffled", p->shuffled);
+        }
     }
     return t.length;
 }

@@ -45,7 +45,9 @@ struct plan {
     enum kind kind;
     struct slot slot;
     int warps, threads;       /* a CTA */
-    int vectors;              /* store, dequant, merge, copy, convert: (row, head) pairs a CTA = warps */
+    int vectors;              /* store, dequant, merge, copy, convert: (row, head) pairs a CTA: warps, but for dequant */
+    int pair_lanes, pair_turns; /* dequant: lanes that hold a pair, a power of two; pairs of a lane, one after the other */
+    int shuffled;             /* dequant: lanes hold a codebook, a look-up is a shuffle */
     /* decode, unified */
     int narrow;               /* 1: the matrix unit's form for up to 8 query rows */
     struct mma_shape mma;     /* of that form */
@@ -69,6 +71,8 @@ struct plan {
     int image_padding;        /* bytes after every four token rows of an image, where a CTA takes image_heads heads */
     int bulk;                 /* 1: images come by the bulk copy engine */
     int last_joins;           /* 1: the last CTA of a row's splits can join them, where the launch says so */
+    int dense;                /* unified, 16-bit rows: groups of four warps that multiply (kb_group.h); 0: each warp by itself */
+    int dense_tiles;          /* of keys and of values that have a place in shared memory, a power of two */
     int held_masks;           /* 1: masks of value codes are kept in registers */
     int spread_tables;        /* 1: look-up tables have a copy for every lane */
     enum plan_operand key_operand, value_operand; /* how K and Q, V and P meet in the matrix unit */
@@ -108,6 +112,8 @@ int plan_sums_bytes(const struct plan *plan);
 int plan_join_passes(const struct plan *plan);
 int plan_join_bytes(const struct plan *plan);
 int plan_tile_bytes(const struct plan *plan);
+/* Shared memory of a kernel of so many groups, at most. */
+int plan_dense_bytes(const struct plan *plan, int groups);
 /* Where output rows are rotated back: f32 from one row to the next, bytes of the turn_rows rows of warps that share them. */
 int plan_turn_pitch(const struct plan *plan);
 int plan_turn_bytes(const struct plan *plan);

@@ -115,15 +115,15 @@ struct target_ops {
     val (*fp8_pair)(struct kb *k, int e5m2, val i16); /* two e4m3fn or e5m2 bytes -> i32 f16 pair, NaN kept; NULL: none */
     val (*pack_half)(struct kb *k, val lo, val hi, int type);        /* NULL: generic */
     const struct matrix_ops *matrix, *narrow; /* narrow may be NULL */
+    const struct group_ops *group;            /* NULL: no kernels of groups */
 };
 
 extern const struct target_ops target_ops_nvptx, target_ops_amdgcn, target_ops_host;
-
 const struct target *target_find(const char *name); /* NULL if unknown */
 const struct target *target_at(int index);          /* NULL past the last */
 
 val kb_address(struct kb *k, val pointer); /* i32 in shared memory, else i64 */
-/* ---- for target_*.c only ---- */
+/* for target_*.c only */
 void kb_bind_param(struct kb *k, const char *name, val value);
 val kb_intrinsic(struct kb *k, const char *name, const int *overloads, int noverloads, const val *args, int nargs);
 #define KB_CALL(name, ...) \

@@ -18,6 +18,7 @@
 #include "abi_table.h"
 #include "plan.h"
 #include "target.h"
+#include "target_group.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -176,6 +177,22 @@ static void warp_sync(struct kb *k)
 {
     call(k, offsetof(struct host_calls, warp_sync), KB_VOID, NULL, 0);
 }
+
+static void group_sync(struct kb *k, val group)
+{
+    val id = kb_addi(k, group, 1), threads = kb_i32(k, 128);
+    CALL(barrier, KB_VOID, id, threads);
+}
+
+/* mbarriers without transactions: the runtime's. */
+static void bar_init(struct kb *k, val bar, val arrivals)
+{
+    CALL(mbarrier_init, KB_VOID, bar, arrivals);
+}
+static void bar_arrive(struct kb *k, val bar) { CALL(mbarrier_arrive, KB_VOID, bar); }
+static void bar_wait(struct kb *k, val bar, val phase) { CALL(mbarrier_wait, KB_VOID, bar, phase); }
+
+static const struct group_ops group_host = {.sync = group_sync, .arrive = bar_arrive};
 
 static val shuffle_xor(struct kb *k, val x, int mask)
 {
@@ -436,4 +453,7 @@ const struct target_ops target_ops_host = {
     .rcp = rcp_host,
     .matrix = &matrix_host,
     .narrow = &matrix_host_narrow,
+    .bulk_init = bar_init,
+    .bulk_wait = bar_wait,
+    .group = &group_host,
 };

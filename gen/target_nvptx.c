@@ -14,6 +14,7 @@
 #include "abi_table.h"
 #include "plan.h"
 #include "target.h"
+#include "target_group.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -61,7 +62,7 @@ static val shared_base(struct kb *k)
         g = LLVMAddGlobalInAddressSpace(m, LLVMArrayType2(kb_llvm_type(k, KB_I8), 0), "kvk_shared",
                                         3);
         LLVMSetLinkage(g, LLVMExternalLinkage);
-        LLVMSetAlignment(g, 128);
+        LLVMSetAlignment(g, kb_plan(k)->dense ? 1024 : 128); /* tiles: kb_group.h */
     }
     return g;
 }
@@ -355,4 +356,5 @@ const struct target_ops target_ops_nvptx = {
     .pack_half = pack_half,
     .matrix = &matrix_nvptx,
     .narrow = &matrix_nvptx_narrow,
+    .group = &group_nvptx,
 };

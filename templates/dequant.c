@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** dequant.c - cached tokens back to rows of fp16 or bf16. One warp a (row, head).
+** dequant.c - cached tokens back to rows of fp16 or bf16. plan->pair_lanes lanes hold a (row, head),
+** and each of them plan->pair_turns, whose loads are all under way at once.
 */
 #include "templates.h"
 
 #include "part_decode.h"
 #include "part_finite.h"
-#include "part_index.h"
 #include "part_rowpair.h"
+
+enum { TURNS = 4 };
+
+struct pairs {
+    int n;
+    struct rowpair at[TURNS];
+    val row[TURNS], exists[TURNS];
+    struct slot_head head[TURNS];
+    struct slot_token token[TURNS];
+};
 
 static val load_i32(struct kb *k, val base, val index)
 {
@@ -18,111 +28,155 @@ static val load_i32(struct kb *k, val base, val index)
 }
 
 /* The last sequence whose first row is not beyond `row`: sequences without rows are passed over. */
-static val sequence_of(struct kb *k, val starts, val sequences, val row)
+static void find_sequences(struct kb *k, const struct pairs *p, val *sequence)
 {
+    val starts = kb_param(K, "out_start"), sequences = kb_param(K, "sequences");
     struct kb_loop search;
-    val bounds[2] = {kb_i32(K, 0), sequences};
-    kb_loop_begin(K, &search, bounds, 2);
-    val gap = kb_sub(K, bounds[1], bounds[0]);
-    val several = kb_icmpi(K, KB_SGT, gap, 1);
+    val left = sequences, low[TURNS + 1];
+    for (int i = 0; i < p->n; i++)
+        low[i] = kb_i32(K, 0);
+    low[p->n] = left; /* all searches have as many left */
+    kb_loop_begin(K, &search, low, p->n + 1);
+    val several = kb_icmpi(K, KB_SGT, low[p->n], 1);
     kb_loop_while(K, &search, several);
-    val half = kb_lshri(K, gap, 1);
-    val middle = kb_add(K, bounds[0], half);
-    val start = load_i32(k, starts, middle);
-    val at_or_after = kb_icmp(K, KB_SLE, start, row);
-    bounds[0] = kb_select(K, at_or_after, middle, bounds[0]);
-    bounds[1] = kb_select(K, at_or_after, bounds[1], middle);
+    val half = kb_lshri(K, low[p->n], 1);
+    for (int i = 0; i < p->n; i++) {
+        val middle = kb_add(K, low[i], half);
+        val start = load_i32(k, starts, middle);
+        val at_or_after = kb_icmp(K, KB_SLE, start, p->row[i]);
+        low[i] = kb_select(K, at_or_after, middle, low[i]);
+    }
+    low[p->n] = kb_sub(K, low[p->n], half);
     kb_loop_end(K, &search);
-    return bounds[0];
+    for (int i = 0; i < p->n; i++)
+        sequence[i] = low[i];
 }
 
-/* Token of the row in its sequence. */
-static val token_of(struct kb *k, val sequence, val start, val row)
+/* Which pairs the lane has; leaves the kernel where the warp has none. */
+static void find_pairs(struct kb *k, struct pairs *p)
 {
-    val first = kb_param(K, "first_token"), zero = kb_i32(K, 0);
-    val along = kb_sub(K, row, start);
-    val none = kb_is_null(K, first);
-    val given = kb_not(K, none);
-    struct kb_if has = kb_if(K, given);
-    val offset = load_i32(k, first, sequence);
-    kb_endif(K, &has);
-    val from = kb_merge(K, &has, offset, zero);
-    return kb_add(K, along, from);
+    const struct plan *plan = kb_plan(k);
+    int at_once = kb_warp_size(k) / plan->pair_lanes;
+    val warps = kb_muli(K, kb_cta(K), plan->vectors);
+    val own = kb_muli(K, kb_warp(K), (long long)at_once * plan->pair_turns);
+    val first = kb_add(K, warps, own), inner = kb_divi(K, kb_lane(K), plan->pair_lanes);
+    val heads = kb_param(K, "kv_heads"), rows = kb_param(K, "rows");
+    val before = kb_zext(K, kb_udiv(K, first, heads), KB_I64);
+    kb_return_if(K, kb_icmp(K, KB_SGE, before, rows));
+    val mine = kb_add(K, first, inner);
+    p->n = plan->pair_turns;
+    for (int i = 0; i < p->n; i++) {
+        val vector = kb_addi(K, mine, (long long)i * at_once);
+        val row = kb_udiv(K, vector, heads);
+        p->at[i].head = kb_sub(K, vector, kb_mul(K, row, heads));
+        p->at[i].row = kb_zext(K, row, KB_I64);
+        p->exists[i] = kb_icmp(K, KB_SLT, p->at[i].row, rows);
+        p->row[i] = kb_select(K, p->exists[i], row, kb_i32(K, 0));
+    }
 }
 
-static val page_of(struct kb *k, val sequence, val token)
+/* Page number of a token; 0 for a pair that does not exist. */
+static val page_of(struct kb *k, val exists, val sequence, val token)
 {
-    val table = kb_param(K, "table"), stride = kb_param(K, "table_stride");
-    val sequence64 = kb_zext(K, sequence, KB_I64);
-    val row = kb_mul(K, sequence64, stride);
+    val stride = kb_param(K, "table_stride"), wide = kb_param(K, "table_64");
+    val row = kb_mul(K, kb_zext(K, sequence, KB_I64), stride);
     val index = kb_divi(K, token, kb_plan(k)->geo.page_tokens);
-    val index64 = kb_zext(K, index, KB_I64);
-    val entry = kb_add(K, row, index64);
-    val wide = kb_param(K, "table_64");
-    val page = index_load(k, table, entry, wide);
-    return kb_trunc(K, page, KB_I32);
+    val entry = kb_add(K, row, kb_zext(K, index, KB_I64));
+    val shift = kb_addi(K, kb_zext(K, wide, KB_I64), 2);
+    val at = kb_offset(K, kb_param(K, "table"), kb_shl(K, entry, shift));
+    struct kb_if there = kb_if(K, exists);
+    val page = kb_load_once(K, KB_I32, at, 4); /* of an int64 the low half */
+    kb_endif(K, &there);
+    return kb_merge(K, &there, page, kb_i32(K, 0));
+}
+
+/* Tokens of the pairs in their sequences; rows outside of all are none. */
+static void find_tokens(struct kb *k, struct pairs *p)
+{
+    val sequence[TURNS], starts = kb_param(K, "out_start"), first = kb_param(K, "first_token");
+    val end = load_i32(k, starts, kb_param(K, "sequences")), some = NULL, zero = kb_i32(K, 0);
+    val token[TURNS];
+    find_sequences(k, p, sequence);
+    for (int i = 0; i < p->n; i++) {
+        val start = load_i32(k, starts, sequence[i]);
+        token[i] = kb_sub(K, p->row[i], start);
+        val inside = kb_icmp(K, KB_SLT, p->row[i], end);
+        val after = kb_icmpi(K, KB_SGE, token[i], 0);
+        p->exists[i] = kb_and(K, p->exists[i], kb_and(K, inside, after));
+        some = some ? kb_or(K, some, p->exists[i]) : p->exists[i];
+    }
+    kb_return_if(K, kb_not(K, kb_any(K, some)));
+    struct kb_if has = kb_if(K, kb_not(K, kb_is_null(K, first)));
+    val offset[TURNS];
+    for (int i = 0; i < p->n; i++)
+        offset[i] = load_i32(k, first, sequence[i]);
+    kb_endif(K, &has);
+    for (int i = 0; i < p->n; i++)
+        offset[i] = kb_merge(K, &has, offset[i], zero);
+    for (int i = 0; i < p->n; i++) {
+        val number = kb_select(K, p->exists[i], kb_add(K, token[i], offset[i]), zero);
+        val page = page_of(k, p->exists[i], sequence[i], number);
+        val position = kb_remi(K, number, kb_plan(k)->geo.page_tokens);
+        p->head[i] = slot_head(k, p->at[i].head);
+        p->token[i] = slot_token(k, &p->head[i], page, position);
+    }
 }
 
 /* The rotation costs shuffles, so it has a branch of its own. */
-static void rotate_back(struct kb *k, struct rowvec *v)
+static void rotate_back(struct kb *k, struct rowvec *v, int n)
 {
-    struct rowvec turned = *v;
+    struct rowvec turned[TURNS];
     val flag = kb_param(K, "rotate_back");
-    val wanted = kb_icmpi(K, KB_NE, flag, 0);
-    struct kb_if back = kb_if(K, wanted);
-    rotate(k, &turned);
+    struct kb_if back = kb_if(K, kb_icmpi(K, KB_NE, flag, 0));
+    for (int i = 0; i < n; i++) {
+        turned[i] = v[i];
+        rotate(k, &turned[i]);
+    }
     kb_endif(K, &back);
-    for (int i = 0; i < v->e; i++)
-        v->x[i] = kb_merge(K, &back, turned.x[i], v->x[i]);
-}
-
-static void dequant_side(struct kb *k, const struct side *side, const struct slot_token *token,
-                         val row, val present)
-{
-    struct rowvec v;
-    int type = rowpair_type(k);
-    struct kb_if wanted = kb_if(K, present);
-    rowvec_make(k, &v, side->head_size);
-    decode_side(k, side, token, &v);
-    if (side->codec.rotation == ROTATION_HADAMARD)
-        rotate_back(k, &v);
-    for (int i = 0; type == KB_F16 && i < v.e; i++)
-        v.x[i] = saturate(K, v.x[i]);
-    rowvec_store(k, &v, type, row);
-    kb_endif(K, &wanted);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < v[i].e; j++)
+            v[i].x[j] = kb_merge(K, &back, turned[i].x[j], v[i].x[j]);
 }
 
 /* Skipped if the caller gave no tensor for it. */
-static val is_given(struct kb *k, const char *name)
+static void dequant_side(struct kb *k, const struct side *side, const struct pairs *p,
+                         const char *name, val (*row_of)(struct kb *, const struct rowpair *))
 {
-    val data = kb_param(K, name);
-    val null = kb_is_null(K, data);
-    return kb_not(K, null);
+    struct rowvec v[TURNS];
+    int type = rowpair_type(k), lanes = kb_plan(k)->pair_lanes;
+    bool shared = lanes < kb_warp_size(k);
+    struct kb_if wanted = kb_if(K, kb_not(K, kb_is_null(K, kb_param(K, name))));
+    for (int i = 0; i < p->n; i++) {
+        if (shared)
+            rowvec_share(k, &v[i], side->head_size, lanes);
+        else
+            rowvec_make(k, &v[i], side->head_size);
+        decode_side(k, side, &p->token[i], &v[i]);
+    }
+    if (side->codec.rotation == ROTATION_HADAMARD)
+        rotate_back(k, v, p->n);
+    for (int i = 0; i < p->n; i++) {
+        for (int j = 0; type == KB_F16 && j < v[i].e; j++)
+            v[i].x[j] = saturate(K, v[i].x[j]);
+        val row = row_of(k, &p->at[i]);
+        struct kb_if exists = kb_if(K, p->exists[i]);
+        if (shared)
+            rowvec_store_units(k, &v[i], type, row);
+        else
+            rowvec_store(k, &v[i], type, row);
+        kb_endif(K, &exists);
+    }
+    kb_endif(K, &wanted);
 }
 
 void template_dequant(struct kb *k)
 {
-    const struct plan *p = kb_plan(k);
-    struct rowpair pair = rowpair_begin(k);
-    val starts = kb_param(K, "out_start"), sequences = kb_param(K, "sequences");
-    val row = kb_trunc(K, pair.row, KB_I32);
-    val sequence = sequence_of(k, starts, sequences, row);
-    val start = load_i32(k, starts, sequence);
-    val end = load_i32(k, starts, sequences);
-    val before = kb_icmp(K, KB_SLT, row, start), after = kb_icmp(K, KB_SGE, row, end);
-    val outside = kb_or(K, before, after);
-    kb_return_if(K, outside);
-    val token_number = token_of(k, sequence, start, row);
-    val page = page_of(k, sequence, token_number);
-    val position = kb_remi(K, token_number, p->geo.page_tokens);
-    struct slot_head head = slot_head(k, pair.head);
-    struct slot_token token = slot_token(k, &head, page, position);
-    if (p->slot.key.head_size) {
-        val key = rowpair_key(k, &pair), present = is_given(k, "key");
-        dequant_side(k, &p->slot.key, &token, key, present);
-    }
-    if (p->slot.value.head_size) {
-        val value = rowpair_value(k, &pair), present = is_given(k, "value");
-        dequant_side(k, &p->slot.value, &token, value, present);
-    }
+    const struct plan *plan = kb_plan(k);
+    struct pairs p;
+    find_pairs(k, &p);
+    find_tokens(k, &p);
+    if (plan->slot.key.head_size)
+        dequant_side(k, &plan->slot.key, &p, "key", rowpair_key);
+    if (plan->slot.value.head_size)
+        dequant_side(k, &plan->slot.value, &p, "value", rowpair_value);
 }

@@ -29,3 +29,10 @@ val codebook_pick(struct kb *k, const float *table, int bits, val code)
     }
     return t[0];
 }
+
+val codebook_lanes(struct kb *k, const float *table, int bits)
+{
+    val lane = kb_lane(K);
+    val entry = kb_andi(K, lane, (1 << bits) - 1);
+    return codebook_pick(k, table, bits, entry);
+}

@@ -11,6 +11,8 @@
 void codebook_of_side(const struct side *side, float centroids[SPEC_MAX_CENTROIDS]);
 
 /* table[code], by selection over the code's bits. */
+/* The same of a table that lanes hold, entry lane % 2^bits each: one shuffle. */
+val codebook_lanes(struct kb *k, const float *table, int bits);
 val codebook_pick(struct kb *k, const float *table, int bits, val code);
 
 #endif

@@ -83,8 +83,10 @@ static void decode_codebook(struct kb *k, const struct side *side, const struct 
 {
     float centroids[SPEC_MAX_CENTROIDS];
     codebook_of_side(side, centroids);
+    val held = kb_plan(k)->shuffled ? codebook_lanes(k, centroids, side->codec.bits) : NULL;
     for (int i = 0; i < v->e; i++)
-        v->x[i] = codebook_pick(k, centroids, side->codec.bits, code[i]);
+        v->x[i] = held ? kb_shuffle(K, held, code[i])
+                       : codebook_pick(k, centroids, side->codec.bits, code[i]);
     val scalar = slot_read_field(k, token, side, 0);
     if (side->norm_at_read) {
         val sum = rowvec_sum_squares(k, v);

@@ -48,22 +48,6 @@ static val round_e4m3(struct kb *k, val x)
     return kb_bitcast(K, result, KB_F32);
 }
 
-/* 2^-e and 2^e of the row's largest magnitude; 1 for a zero row. */
-static void row_powers(struct kb *k, const struct rowvec *v, val *down, val *up)
-{
-    val magnitudes[ROWVEC_MAX];
-    for (int i = 0; i < v->e; i++)
-        magnitudes[i] = kb_fabs(K, v->x[i]);
-    val most = rowvec_max(K, v, magnitudes);
-    val field = kb_andi(K, kb_bitcast(K, most, KB_I32), 0x7f800000);
-    field = kb_smin(K, field, kb_i32(K, 253ll << 23));
-    val zero = kb_icmpi(K, KB_EQ, field, 0);
-    field = kb_select(K, zero, kb_i32(K, 127ll << 23), field);
-    *up = kb_bitcast(K, field, KB_F32);
-    val inverse = kb_sub(K, kb_i32(K, 254ll << 23), field);
-    *down = kb_bitcast(K, inverse, KB_F32);
-}
-
 static void store_elements(struct kb *k, const val *x, int e, int type, val at)
 {
     if (e == 1) {
@@ -109,7 +93,7 @@ static void prepare_row(struct kb *k, const struct plan *p, struct rowvec *v, va
     if (p->spec.query == QUERY_E4M3)
         for (int i = 0; i < v->e; i++)
             v->x[i] = round_e4m3(K, v->x[i]);
-    row_powers(K, v, down, up);
+    rowvec_powers(K, v, down, up);
     for (int i = 0; i < v->e; i++)
         v->x[i] = kb_fmul(K, v->x[i], *down);
 }

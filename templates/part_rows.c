@@ -32,3 +32,34 @@ val rows_query(struct kb *k, void *data, val row)
     val token = kb_add(K, r->first_token, i);
     return rows_pointer(K, "query", "query_row", "query_head", token, head);
 }
+
+val rows_number(struct kb *k, const char *array, val index)
+{
+    val at = kb_shli(K, kb_zext(K, index, KB_I64), 2);
+    return kb_load(K, KB_I32, kb_offset(K, kb_param(K, array), at), 4);
+}
+
+val rows_first_tile(struct kb *k, val sequence)
+{
+    const struct plan *p = kb_plan(k);
+    val start = kb_zext(K, rows_number(K, "query_start", sequence), KB_I64);
+    val rows = kb_mul(K, start, kb_i64(K, p->geo.gqa));
+    val tiles = kb_trunc(K, kb_divi(K, rows, p->rows), KB_I32);
+    return kb_add(K, tiles, sequence);
+}
+
+val rows_sequence(struct kb *k, val tile)
+{
+    struct {
+        val low, high;
+    } s = {kb_i32(K, 0), kb_param(K, "sequences")};
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, (val *)&s, 2);
+    kb_loop_while(K, &loop, kb_icmp(K, KB_SGT, kb_sub(K, s.high, s.low), kb_i32(K, 1)));
+    val middle = kb_lshri(K, kb_add(K, s.low, s.high), 1);
+    val before = kb_icmp(K, KB_SLE, rows_first_tile(K, middle), tile);
+    s.low = kb_select(K, before, middle, s.low);
+    s.high = kb_select(K, before, s.high, middle);
+    kb_loop_end(K, &loop);
+    return s.low;
+}

@@ -25,4 +25,11 @@ val rows_pointer(struct kb *k, const char *base, const char *row_stride, const c
 /* Row of the tile -> its query; a row that does not exist gives the first one. `data`: struct rows. For attend_load_query. */
 val rows_query(struct kb *k, void *data, val row);
 
+/* Entry `index` (i32) of an array of int32. */
+val rows_number(struct kb *k, const char *array, val index);
+/* Tiles of plan->rows rows of all sequences are numbered: the first of a sequence's, and the last sequence whose first tile is at
+** or before `tile`. */
+val rows_first_tile(struct kb *k, val sequence);
+val rows_sequence(struct kb *k, val tile);
+
 #endif

@@ -23,6 +23,14 @@ void rowvec_make(struct kb *k, struct rowvec *v, int d)
         v->active = kb_icmpi(K, KB_ULT, v->lane, v->lanes);
 }
 
+void rowvec_share(struct kb *k, struct rowvec *v, int d, int lanes)
+{
+    *v = (struct rowvec){.d = d, .e = d / lanes, .lanes = lanes};
+    if (d % lanes || v->e > rowvec_order(d) || v->e > ROWVEC_MAX)
+        kb_fail(K, "head size %d: not for %d lanes", d, lanes);
+    v->lane = kb_andi(K, kb_lane(K), lanes - 1);
+}
+
 /* Pointer to the lane's first 16-bit element; inactive lanes point to element 0. */
 static val lane_pointer(struct kb *k, const struct rowvec *v, val row)
 {
@@ -71,6 +79,23 @@ void rowvec_store(struct kb *k, const struct rowvec *v, int type, val row)
         kb_store(K, half, at, 2);
     }
     rowvec_endif(k, &only);
+}
+
+void rowvec_store_units(struct kb *k, const struct rowvec *v, int type, val row)
+{
+    val to = lane_pointer(k, v, row);
+    val apart = kb_icmpi(K, KB_NE, kb_address_bits(K, to, 15), 0);
+    struct kb_if odd = kb_if(K, apart);
+    rowvec_store(k, v, type, row);
+    kb_else(K, &odd);
+    for (int i = 0; i < v->e; i += 8) {
+        val pairs[4];
+        for (int j = 0; j < 4; j++)
+            pairs[j] = kb_pack_half(K, v->x[i + 2 * j], v->x[i + 2 * j + 1], type);
+        val unit = kb_vec(K, pairs, 4), at = kb_offseti(K, to, 2LL * i);
+        kb_store(K, unit, at, 16);
+    }
+    kb_endif(K, &odd);
 }
 
 /* The tree: neighbours inside the lane first, then neighbouring lanes. `join` must be commutative
@@ -158,4 +183,19 @@ int rowvec_group_max(struct kb *k, const struct rowvec *v, const val *x, int gro
     for (int j = 0; j < groups; j++)
         out[j] = reduce(k, &part, x + j * part.e, group / part.e, kb_fmax);
     return groups;
+}
+
+void rowvec_powers(struct kb *k, const struct rowvec *v, val *down, val *up)
+{
+    val magnitudes[ROWVEC_MAX];
+    for (int i = 0; i < v->e; i++)
+        magnitudes[i] = kb_fabs(K, v->x[i]);
+    val most = rowvec_max(K, v, magnitudes);
+    val field = kb_andi(K, kb_bitcast(K, most, KB_I32), 0x7f800000);
+    field = kb_smin(K, field, kb_i32(K, 253ll << 23));
+    val zero = kb_icmpi(K, KB_EQ, field, 0);
+    field = kb_select(K, zero, kb_i32(K, 127ll << 23), field);
+    *up = kb_bitcast(K, field, KB_F32);
+    val inverse = kb_sub(K, kb_i32(K, 254ll << 23), field);
+    *down = kb_bitcast(K, inverse, KB_F32);
 }

@@ -24,12 +24,18 @@ struct rowvec {
 /* An empty vector: x is not set. */
 void rowvec_make(struct kb *k, struct rowvec *v, int d);
 
+/* The same, held by `lanes` lanes (a power of two that divides d and the warp): the warp holds several, one each `lanes` lanes.
+** All lanes are active. */
+void rowvec_share(struct kb *k, struct rowvec *v, int d, int lanes);
+
 /* The largest power of two that divides d: the order of a rotation block. */
 int rowvec_order(int d);
 
 /* row: pointer to element 0 of KB_F16 or KB_BF16 elements, aligned to one element. */
 void rowvec_load(struct kb *k, struct rowvec *v, int type, val row);
 void rowvec_store(struct kb *k, const struct rowvec *v, int type, val row);
+/* The same by 16 bytes where the row allows it; of vectors that lanes share. */
+void rowvec_store_units(struct kb *k, const struct rowvec *v, int type, val row);
 
 /* Run the code between for active lanes only. */
 struct rowvec_if { struct kb_if branch; int used; };
@@ -41,6 +47,8 @@ val rowvec_sum(struct kb *k, const struct rowvec *v, const val *x);
 val rowvec_sum_squares(struct kb *k, const struct rowvec *v);
 val rowvec_min(struct kb *k, const struct rowvec *v, const val *x); /* no NaN in x; -0 is below +0 */
 val rowvec_max(struct kb *k, const struct rowvec *v, const val *x); /* no NaN in x; a zero has either sign */
+/* 2^-e and 2^e of the largest magnitude in v->x; 1 for a zero row. Known to active lanes. */
+void rowvec_powers(struct kb *k, const struct rowvec *v, val *down, val *up);
 /* Maximum over each aligned group of `group` elements (a power of two that divides D); out[j] is that of the lane's
 ** group j. Returns how many groups begin or lie in a lane: max(1, e / group). */
 int rowvec_group_max(struct kb *k, const struct rowvec *v, const val *x, int group, val *out);

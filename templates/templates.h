@@ -12,6 +12,7 @@ void template_store(struct kb *k);
 void template_decode(struct kb *k);
 void template_reduce(struct kb *k);
 void template_unified(struct kb *k);
+void template_dense(struct kb *k); /* unified, where plan->dense */
 void template_dequant(struct kb *k);
 void template_merge(struct kb *k);
 void template_copy(struct kb *k);

@@ -16,37 +16,6 @@ struct place {
     val sequence, length;
 };
 
-static val load_i32(struct kb *k, const char *array, val index)
-{
-    val at = kb_shli(K, kb_zext(K, index, KB_I64), 2);
-    return kb_load(K, KB_I32, kb_offset(K, kb_param(K, array), at), 4);
-}
-
-static val first_tile(struct kb *k, const struct plan *p, val sequence)
-{
-    val rows =
-        kb_mul(K, kb_zext(K, load_i32(K, "query_start", sequence), KB_I64), kb_i64(K, p->geo.gqa));
-    val tiles = kb_trunc(K, kb_divi(K, rows, p->rows), KB_I32);
-    return kb_add(K, tiles, sequence);
-}
-
-/* The last sequence whose first tile is at or before `tile`. */
-static val find_sequence(struct kb *k, const struct plan *p, val tile)
-{
-    struct {
-        val low, high;
-    } s = {kb_i32(K, 0), kb_param(K, "sequences")};
-    struct kb_loop loop;
-    kb_loop_begin(K, &loop, (val *)&s, 2);
-    kb_loop_while(K, &loop, kb_icmp(K, KB_SGT, kb_sub(K, s.high, s.low), kb_i32(K, 1)));
-    val middle = kb_lshri(K, kb_add(K, s.low, s.high), 1);
-    val before = kb_icmp(K, KB_SLE, first_tile(K, p, middle), tile);
-    s.low = kb_select(K, before, middle, s.low);
-    s.high = kb_select(K, before, s.high, middle);
-    kb_loop_end(K, &loop);
-    return s.low;
-}
-
 /* Returns the CTA's own row range's start in w->rows.first; leaves the kernel if the tile has no
 ** rows. */
 static struct place find_place(struct kb *k, const struct plan *p)
@@ -55,15 +24,15 @@ static struct place find_place(struct kb *k, const struct plan *p)
     val heads = kb_param(K, "kv_heads");
     val tile = kb_udiv(K, kb_cta(K), heads);
     w.rows.head = kb_sub(K, kb_cta(K), kb_mul(K, tile, heads));
-    w.sequence = find_sequence(K, p, tile);
-    w.rows.first_token = load_i32(K, "query_start", w.sequence);
-    val next = load_i32(K, "query_start", kb_addi(K, w.sequence, 1));
+    w.sequence = rows_sequence(K, tile);
+    w.rows.first_token = rows_number(K, "query_start", w.sequence);
+    val next = rows_number(K, "query_start", kb_addi(K, w.sequence, 1));
     w.rows.tokens = kb_sub(K, next, w.rows.first_token);
     w.rows.count = kb_muli(K, w.rows.tokens, p->geo.gqa);
-    val inner = kb_sub(K, tile, first_tile(K, p, w.sequence));
+    val inner = kb_sub(K, tile, rows_first_tile(K, w.sequence));
     val row = kb_muli(K, inner, p->rows);
     kb_return_if(K, kb_icmp(K, KB_SGE, row, w.rows.count));
-    w.length = load_i32(K, "lengths", w.sequence);
+    w.length = rows_number(K, "lengths", w.sequence);
     val row_warp = kb_divi(K, kb_warp(K), p->dim_warps);
     w.rows.first = kb_add(K, row, kb_shli(K, row_warp, 4));
     return w;
@@ -121,6 +90,10 @@ static void write_rows(struct kb *k, const struct attend *a, const struct place 
 void template_unified(struct kb *k)
 {
     const struct plan *p = kb_plan(k);
+    if (p->dense) {
+        template_dense(k);
+        return;
+    }
     struct place w = find_place(K, p);
     struct attend a;
     struct attend_sums s = {0};

@@ -114,9 +114,10 @@ def samples(device, name, files):
         bad = [t["name"] for t in ours["tensors"] if not t["pass"]]
         if bad:
             problems.append(f"{file}: {', '.join(bad)}")
-        if not ours.get("stored") or ours["stored"] != host.get("stored"):
-            problems.append(f"{file}: stored bytes differ from the host's, or were not compared")
-        passed += not bad and ours["stored"] == host["stored"]
+        same = bool(ours.get("stored")) and ours["stored"] == host.get("stored")
+        if not same:
+            problems.append(f"{file}: stored bytes differ from the host's, or were not compared: {ours.get('error', '')}")
+        passed += not bad and same
     text = "\n".join(problems)
     return Result(f"{device.target} {name}", passed, len(problems), 0, text, time.monotonic() - started)
 

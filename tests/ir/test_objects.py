@@ -8,8 +8,8 @@ gfx: every instruction disassembles; the matrix instruction of the target in dec
 the query is e4m3; no scratch, no spills; shared memory is written before a barrier is passed; code object version 5;
 arguments, block size, wave size and shared memory equal the manifest and abi.def; so does the descriptor. The last lines
 tell the occupancy.
-sm_: the pinned PTX version; parameters equal abi.def; mma.sync in decode and unified; no local memory; the assembler
-reports no spills (skipped where there is no assembler); from sm_90 on, nothing of global memory before griddepcontrol.wait (in
+sm_: the pinned PTX version; parameters equal abi.def; mma.sync in decode and unified, for fp16 caches on sm_90a wgmma
+instead, which the assembler does not serialize; no local memory; the assembler reports no spills (skipped where there is no assembler); from sm_90 on, nothing of global memory before griddepcontrol.wait (in
 the machine code as well, where nvdisasm is there).
 
 A small core by default; --full: every preset x kind x head size 64, 128, 256 x gqa 1, 4, 8 x layout, and
@@ -41,6 +41,7 @@ SCALED = ["ultraquant_4bit_e4m3q"]
 OPTIONS = ["soft_cap+alibi"]
 TYPES = {"PTR": (8, "u64"), "I64": (8, "u64"), "I32": (4, "u32"), "F32": (4, "f32")}
 
+WGMMA = ["fp16"]  # presets whose unified reads shared memory by wgmma on sm_90a
 FLOATS = ["bf16", "fp8_e4m3", "mxfp4", "nvfp4"]
 
 # What the core builds: (targets, presets, kinds, layouts, head sizes, gqa, options of attention, pages; 16 where left out)
@@ -57,6 +58,7 @@ CORE = [
     (["gfx942", "gfx1201", "sm_80", "sm_90a"], [f"{ROOT}/tests/ir/values.lua"], ATTEND, ["aos"], [128], [4], ["none"]),
     (["sm_80", "sm_90a", "sm_120a"], [f"{ROOT}/tests/ir/values.lua"], ATTEND, ["aos"], [256], [8], ["none"]),
     (["sm_90a", "sm_100a", "sm_120a"], PRESETS[:4], ["decode"], ["soa"], [128], [8], ["none"], [16, 32]),
+    (["sm_90a"], WGMMA, ["unified"], ["aos"], [64, 128], [1, 3, 8, 16], ["none"], [16, 4096]),
     (["sm_90a", "sm_120a"], FLOATS[1:2], ["decode"], ["aos"], [128, 256], [4], ["none"]),
 ]
 FULL = [([target], PRESETS, KINDS + ["convert"], [], [64, 128, 256], [1, 4, 8], ["none"]) for target in GFX + SM] + \
@@ -64,6 +66,7 @@ FULL = [([target], PRESETS, KINDS + ["convert"], [], [64, 128, 256], [1, 4, 8], 
     [([target], PRESETS + FLOATS, ATTEND, [], [64, 128, 256], [3, 16], ["none"], [16, 64]) for target in SM] + \
     [([target], FLOATS, ATTEND, [], [64, 128, 256], [1, 4, 8], ["none"], [16, 32]) for target in SM] + \
     [([target], PRESETS, ATTEND, [], [64, 128, 256], [1, 4, 8], ["none"], [32]) for target in SM] + \
+    [(["sm_90a"], WGMMA, ["unified"], ["aos"], [64, 128], list(range(1, 17)), ["none"], [16, 4096])] + \
     [([target], SCALED, ATTEND, [], [64, 128, 256], [1, 4, 8], ["none"]) for target in GFX]
 
 
@@ -254,7 +257,7 @@ def waits_first(name, body, wait, access):
     require(not first or at < first.start(), f"{name}: global memory before {wait}")
 
 
-def check_grid_wait(manifest, code, text, target):
+def check_grid_wait(manifest, code, text, target, wgmma):
     """From sm_90 on every entry begins by waiting for the grids before it; others must not, nor promise it."""
     bodies = re.findall(r"\.entry (\w+)\(.*?\)(.*?)\n\}", text, re.S)
     if int(re.match(r"sm_(\d+)", target).group(1)) < 90:
@@ -272,11 +275,16 @@ def check_grid_wait(manifest, code, text, target):
     parts = re.split(r"^\.text\.(\w+):", sass, flags=re.M)
     code_of = {n: b for n, b in zip(parts[1::2], parts[2::2]) if not n.startswith("__cuda_")}  # those are called: arithmetic
     require(sorted(code_of) == sorted(name for name, _ in bodies), f"functions {parts[1::2]} in the machine code")
+    require("HGMMA" in sass if wgmma else True, "no HGMMA in the machine code")
     for name, body in code_of.items():
         waits_first(f"machine code of {name}", body, "ACQBULK", MACHINE_GLOBAL)
 
 
-def check_entry(text, entry):
+def is_wgmma(path):
+    return os.path.basename(path).split(".")[:2] in [["unified", preset] for preset in WGMMA] and ".sm_90a." in path
+
+
+def check_entry(text, entry, wgmma):
     abi_name, symbol, threads, _ = entry
     block = re.search(r"\.entry " + re.escape(symbol) + r"\((.*?)\)(.*?)\n\}", text, re.S)
     require(block, f"{abi_name}: no entry {symbol}")
@@ -286,7 +294,8 @@ def check_entry(text, entry):
     require(re.search(rf"\.maxntid {threads}\b", block.group(2)), f"{abi_name}: block size is not {threads}")
     require(".local" not in block.group(2), f"{abi_name}: local memory")
     if abi_name in ("decode", "unified"):
-        require("mma.sync" in block.group(2), f"{abi_name}: no mma.sync")
+        require(("mma.sync" in block.group(2)) != wgmma, f"{abi_name}: mma.sync is {'there' if wgmma else 'missing'}")
+        require(("wgmma.mma_async" in block.group(2)) == wgmma, f"{abi_name}: wgmma is {'missing' if wgmma else 'there'}")
     if abi_name == "decode":  # an addition by itself orders nothing
         require(re.search(r"fence\.acq_rel\.gpu;\s+atom\.[^;]*add[^;]*;\s+fence\.acq_rel\.gpu;", block.group(2)),
                 "decode: no arrival between two fences")
@@ -297,13 +306,13 @@ def check_sm(path, target):
     manifest, code = open_object(path)
     with open(os.path.splitext(path)[0] + ".ptx", encoding="utf-8") as f:
         text = f.read()
-    check_grid_wait(manifest, code, text, target)
+    check_grid_wait(manifest, code, text, target, is_wgmma(path))
     pinned = re.search(r"\+ptx(\d+)(\d)", TARGETS[target][0])
     require(f".version {pinned.group(1)}.{pinned.group(2)}\n" in text, "PTX version is not the pinned one")
     require(f".target {target}\n" in text, "other .target")
     rows = entries(manifest)
     for entry in rows:
-        check_entry(text, entry)
+        check_entry(text, entry, is_wgmma(path))
         require(entry[3] <= TARGETS[target][1], f"{entry[0]}: {entry[3]} bytes of shared memory")
     if manifest["format"] != ["cubin"]:
         return rows, False
@@ -311,6 +320,7 @@ def check_sm(path, target):
     for entry in rows:
         require(entry[0] in spills, f"{entry[0]}: no spill report")
         require(spills[entry[0]] == "0", f"{entry[0]}: {spills[entry[0]]} bytes of spills")
+    require("serialized" not in manifest, "the assembler serializes wgmma")
     return rows, True
 
 

@@ -9,4 +9,6 @@ return {
     { kind = "decode", gqa = 4, plan = { spread_tables = 1, subtiles = 1, prefetch = 1 } },
     { kind = "decode", gqa = 8, plan = { narrow = 0, spread_tables = 1 } },
     { kind = "decode", plan = { narrow = 0, warps = 2 } },
+    { kind = "unified", key = "fp16", plan = { dense = 2 } },
+    { kind = "unified", key = "bf16", plan = { dense = 2 } },
 }

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** plan_rules.h - what the files of plan_make share.
+*/
+#ifndef KVKILN_GEN_PLAN_RULES_H
+#define KVKILN_GEN_PLAN_RULES_H
+
+#include "plan.h"
+
+/* Keeps why a field has its value. */
+void plan_because(struct plan *p, const char *field, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* What was set from outside, else the rule's value. */
+int plan_pick(struct plan *p, enum plan_field field, int rule);
+
+/* plan_dense.c: kernels of groups of warps. Can this kernel be one? */
+bool plan_dense_possible(const struct plan *p);
+/* Decides; true: the plan is complete. */
+bool plan_dense(struct plan *p);
+/* dequant: which lanes hold a (row, head). */
+void plan_pairs(struct plan *p);
+
+#endif
