@@ -223,6 +223,36 @@ static void no_pair_of_codecs_is_refused(void **state)
     assert_true(made > 100000);
 }
 
+/* The native layout of any pair that has it, at every promised head size that is a multiple of 64. */
+static void no_native_pair_is_refused(void **state)
+{
+    static struct plan plan;
+    struct spec spec = spec_of("turboquant_4bit_nc");
+    const char *target, *family;
+    kvk_error err = {0};
+    int made = 0;
+
+    (void)state;
+    for (int pair = 0; pair < CODECS * CODECS; pair++) {
+        spec.key = codecs_there_are[pair / CODECS];
+        spec.value = codecs_there_are[pair % CODECS];
+        if (native_codecs(&spec.key, &spec.value))
+            continue;
+        for (int t = 0; kvk_generator()->target(t, &target, &family); t++)
+            for (int n = 0; n < KIND_COUNT * (int)(sizeof sizes / 4); n++) {
+                struct geometry g = plain;
+                g.head_size = g.value_head_size = sizes[n / KIND_COUNT];
+                g.layout = LAYOUT_NATIVE;
+                if (g.head_size % 64)
+                    continue;
+                if (plan_make(&spec, &g, target_find(target), n % KIND_COUNT, &plan, &err))
+                    fail_msg("pair %d: %s", pair, err.text);
+                made++;
+            }
+    }
+    assert_true(made > 10000);
+}
+
 /* --- prepare and the calls, on the host --- */
 
 static kvk_context *ctx;
@@ -382,6 +412,7 @@ int main(void)
         cmocka_unit_test(targets_and_artefacts),
         cmocka_unit_test(no_preset_is_refused),
         cmocka_unit_test(no_pair_of_codecs_is_refused),
+        cmocka_unit_test(no_native_pair_is_refused),
         cmocka_unit_test(models),
         cmocka_unit_test(decodes),
         cmocka_unit_test(others),
