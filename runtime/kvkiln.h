@@ -377,7 +377,7 @@ struct kvk_copy_args {
 /*
 ** Slots of a pool of one layout to slots of a pool of another: the same spec, heads, head sizes and page_tokens, prepared twice.
 **   kernels       of the target's layout, prepared with KVK_CONVERT
-**   from_kernels  of the source's layout, prepared with any kind; KVK_E_ARG if the two differ in more than layout
+**   from_kernels  of the source's layout, prepared with any kind; KVK_E_ARG unless layout is what the two differ in
 ** Codes, block scales and 16-bit fields arrive bit by bit (a NaN field as 0, an infinite one as +-65504, as they are read),
 ** except where a codebook's norm is corrected and one of the two layouts is aos: the scalar is then multiplied with or divided
 ** by the length of its decoded direction, as store would have, and rounded to fp16 a second time. Items outside their pools

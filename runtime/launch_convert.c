@@ -54,6 +54,10 @@ static kvk_status same_slots(const kvk_kernels *k, const kvk_kernels *from, cons
     if (k->shape.kv_heads != from->shape.kv_heads)
         return error_set(err, KVK_E_ARG, where, "the pools differ: from has %d KV heads, to has %d",
                          from->shape.kv_heads, k->shape.kv_heads);
+    if (!strcmp(k->shape.layout, from->shape.layout))
+        return error_set(err, KVK_E_ARG, where,
+                         "both pools have layout %s: kvk_copy moves slots as they are",
+                         from->shape.layout);
     if (layout_number(from->shape.layout) < 0)
         return error_set(err, KVK_E_ARG, where, "from has layout %s, accepted aos, soa, native",
                          from->shape.layout);

@@ -81,8 +81,8 @@ static void convert_from(struct kb *k, enum layout layout, val head, val slot,
     struct geometry geo = p->geo;
     struct slot facts;
     geo.layout = layout;
-    if (slot_make(&p->spec, &geo, &facts, NULL))
-        return; /* it has no such layout: no set of kernels has it, and no call comes from there */
+    if (layout == p->geo.layout || slot_make(&p->spec, &geo, &facts, NULL))
+        return; /* kvk_copy's; or a layout that the spec has not: no call comes from there */
     val is = kb_icmpi(K, KB_EQ, kb_param(K, "from_layout"), layout);
     struct kb_if chosen = kb_if(K, is);
     struct slot_head from = slot_head_in(K, &items_source, layout, &facts, head);

@@ -388,21 +388,27 @@ static int has_layout(const struct ref_spec *s, enum ref_layout layout)
     return layout == REF_AOS || (layout == REF_SOA ? s->soa : s->native);
 }
 
-/* From every layout to every other one, a way of moving each; all ways behind --full. */
+/* From every layout to every other one, a way of moving each; all ways behind --full. Pages of 16 with
+** the first two ways, among others, for the simulated GPUs. */
 static void add_conversions(struct list *list)
 {
+    static num_body *const bodies[] = {check_convert_aos, check_convert_soa, check_convert_native};
+
     for (int s = 0, turn = 0; s < ref_spec_count(); s++)
         for (int pair = 0; pair < 9; pair++) {
             enum ref_layout from = (enum ref_layout)(pair / 3), to = (enum ref_layout)(pair % 3);
             const struct ref_spec *spec = ref_spec_at(s);
+            char what[24];
             if (!spec->native || from == to || !has_layout(spec, from) || !has_layout(spec, to))
                 continue;
-            struct num_model m = model_of(0, sizes[turn % SIZES], 2, 0, (turn + turn / 4) % PAGES);
+            int core = turn / 2 % (turn % 2 ? 2 : 4);
+            struct num_model m =
+                model_of(0, sizes[turn % SIZES], 2, 0, turn % 2 ? 0 : turn / 2 % PAGES);
             m.spec = spec;
             m.layout = to;
+            snprintf(what, sizeof what, "convert_from_%s", ref_layout_name(from));
             for (int v = 0; v < 4; v++)
-                add(list, &m, "convert", check_convert, 4 * (int)from + v, FAULT_NONE,
-                    v != turn % 4);
+                add(list, &m, what, bodies[from], v, FAULT_NONE, v != core);
             turn++;
         }
 }

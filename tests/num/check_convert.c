@@ -101,11 +101,11 @@ static void draw(struct num_random *r, struct moves *m, int sources, int targets
     }
 }
 
-/* Variants: 4 * the source's layout + 0 slots; 1 slots by int64, into a padded pool; 2 pages, out of
-** a padded pool; 3 pages by int64. Every byte of the source is a pattern that a kernel may meet. */
-void check_convert(struct num_run *run, const struct num_case *c)
+/* Variants: 0 slots; 1 slots by int64, into a padded pool; 2 pages, out of a padded pool; 3 pages by
+** int64. Every byte of the source is a pattern that a kernel may meet. */
+static void check(struct num_run *run, const struct num_case *c, enum ref_layout layout)
 {
-    int v = c->variant % 4, pages = v >= 2, unit = pages ? 1 : c->model.page;
+    int v = c->variant, pages = v >= 2, unit = pages ? 1 : c->model.page;
     const int lengths[] = {2 * c->model.page + 5, 9, 1}, none[] = {c->model.page, 3, 7};
     uint64_t seed = num_case_seed(run, c);
     struct world_options o = {.lengths = lengths,
@@ -120,7 +120,7 @@ void check_convert(struct num_run *run, const struct num_case *c)
     struct world from, to;
     struct moves m;
 
-    source.layout = (enum ref_layout)(c->variant / 4);
+    source.layout = layout;
     world_make(run, &from, &source, &o);
     o.pool = v == 1 ? POOL_PADDED : POOL_DENSE;
     o.poison = 0xA5;
@@ -128,4 +128,13 @@ void check_convert(struct num_run *run, const struct num_case *c)
     world_make(run, &to, &c->model, &o);
     draw(&r, &m, (int)from.pool.pages * unit, (int)to.pool.pages * unit);
     convert_and_compare(run, &from, &to, &m, pages, v % 2);
+}
+
+void check_convert_aos(struct num_run *run, const struct num_case *c) { check(run, c, REF_AOS); }
+
+void check_convert_soa(struct num_run *run, const struct num_case *c) { check(run, c, REF_SOA); }
+
+void check_convert_native(struct num_run *run, const struct num_case *c)
+{
+    check(run, c, REF_NATIVE);
 }

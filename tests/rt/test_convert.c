@@ -116,6 +116,7 @@ static void arguments_are_checked(void **state)
     BAD(a.pages = 2, KVK_E_SHAPE, "pages is 2");
     bad(args(), soa, NULL, KVK_E_ARG, "from_kernels is NULL");
     bad(args(), NULL, aos, KVK_E_ARG, "kernels is NULL");
+    bad(args(), aos, aos, KVK_E_ARG, "both pools have layout aos: kvk_copy");
 }
 
 static void pools_that_differ_in_more_than_layout_are_refused(void **state)
