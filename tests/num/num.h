@@ -118,12 +118,13 @@ void spec_file_write(const char *folder, const struct ref_spec *spec);
 
 /* --- the cases --- */
 num_body check_store, check_dequant, check_decode, check_unified, check_options, check_query_tokens,
-    check_query_lengths, check_merge, check_copy, check_convert_aos, check_convert_soa, check_convert_native, check_drafts, check_fp8, check_tiled,
-    check_million, graph_tiled;
+    check_query_lengths, check_merge, check_copy, check_convert_aos, check_convert_soa,
+    check_convert_native, check_drafts, check_fp8, check_tiled, check_million, graph_tiled;
 num_body prop_page_permutation, prop_splits, prop_dominant_key, prop_equal_keys, prop_linear_in_v,
-    prop_gqa_repeats, prop_unified_is_decode, prop_codes_survive, prop_native_reads_alike, prop_rest_of_batch,
-    prop_negative_slot, prop_unused_slots, prop_bad_sequence, prop_bad_query, prop_far_below_zero,
-    prop_largest_values, prop_far_pages, prop_batch_invariant, prop_merged_halves;
+    prop_gqa_repeats, prop_unified_is_decode, prop_codes_survive, prop_native_reads_alike,
+    prop_rest_of_batch, prop_negative_slot, prop_unused_slots, prop_bad_sequence, prop_bad_query,
+    prop_far_below_zero, prop_largest_values, prop_far_pages, prop_batch_invariant,
+    prop_merged_halves;
 struct num_case *num_cases(int full, size_t *count); /* malloc'd */
 
 const struct ref_spec *num_custom_specs(void); /* specs that are no presets; the last has no name */
