@@ -71,8 +71,8 @@ void place_arrive(struct kb *k, struct place *w)
     group = kb_add(K, group, kb_divi(K, w->rows.first, p->rows));
     group = kb_add(K, kb_mul(K, group, w->blocks), w->block);
     w->word = kb_offset(K, words, kb_shli(K, kb_zext(K, group, KB_I64), 3));
-    val first = kb_icmpi(K, KB_EQ, kb_tid(K), 0);
-    struct kb_if begins = kb_if(K, kb_and(K, w->arrives, first));
+    val one = kb_icmpi(K, KB_EQ, kb_tid(K), p->threads - 1); /* of the warp with least to do */
+    struct kb_if begins = kb_if(K, kb_and(K, w->arrives, one));
     arrive_begin(K, w->word);
     kb_endif(K, &begins);
 }
