@@ -273,8 +273,15 @@ static void x_from_result(struct kb *k, int type, const val *r, val *pairs)
                 kb_pack_half(k, r[(half * 2 + row) * 2], r[(half * 2 + row) * 2 + 1], type);
 }
 
-static val narrow_x_row(struct kb *k, int i) { return result_y(k, i); }
-static val narrow_row(struct kb *k, int i) { return i ? kb_i32(k, 0) : y_index(k); }
+/* Columns 2c and 2c + 1 of the operand are rows c and c + 4: up to four rows meet in the lanes' first results. */
+static val narrow_x_row(struct kb *k, int i) { return kb_addi(k, group_of(k), 4 * i); }
+static val narrow_row(struct kb *k, int i)
+{
+    if (i)
+        return kb_i32(k, 0);
+    val column = y_index(k), odd = kb_andi(k, column, 1);
+    return kb_or(k, kb_lshri(k, column, 1), kb_shli(k, odd, 2));
+}
 static val narrow_y(struct kb *k, int e) { return e ? kb_i32(k, 0) : y_index(k); }
 
 /* 8 x 8 16-bit elements: the pair (row g; columns 2c, 2c+1) becomes (rows 2c, 2c+1; column g). */

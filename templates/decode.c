@@ -180,6 +180,8 @@ void template_decode(struct kb *k)
         attend_image_begin_range(K, &a, &w.image, start, end);
     }
     load_query(K, &a, &w, tile);
+    if (p->lazy_reference && p->narrow && p->geo.gqa * 2 <= p->rows)
+        a.second = kb_icmpi(K, KB_SGT, kb_sub(K, w.rows.count, w.rows.first), p->rows / 2);
     val index = kb_divi(K, kb_warp(K), p->dim_warps);
     if (p->images) {
         attend_image_range(K, &a, &w.image, start, end, &s);

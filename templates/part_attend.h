@@ -63,6 +63,7 @@ struct attend {
     val slope[ATTEND_ROWS], soft_cap;     /* f32: of kernels with these options, in log2 units */
     val row_scale[ATTEND_ROWS];           /* f32: score of a row = product * row_scale * token factor, log2 units */
     val first[ATTEND_ROWS], last[ATTEND_ROWS]; /* i32: visible keys of a row; last < first: none */
+    val second;            /* i1, uniform: some lane's second row exists; NULL: not asked, it is worked on */
 };
 
 /* What the loop carries of the softmax. */

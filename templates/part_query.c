@@ -20,11 +20,11 @@ static int pitch(const struct plan *p) { return plan_query_pitch(p); }
 static int plane_bytes(const struct plan *p) { return p->mma.rows * pitch(p) * 2; }
 
 /* Where the tile is swizzled: bits that the place of a 16-byte unit of a lane group's run is
-** xored with. Lanes that read at once are the four groups of two neighbouring rows; a run is
+** xored with. Lanes that read at once are the four groups of two neighbouring columns; a run is
 ** head_size / 32 units. */
 static val unit_bits(struct kb *k, const struct plan *p, val row, val group)
 {
-    val odd = kb_andi(K, row, 1);
+    val odd = kb_lshri(K, row, 2); /* neighbouring columns of the operand are rows 4 apart */
     int size = p->geo.head_size;
     if (size == 64)
         return kb_shli(K, odd, 4);

@@ -44,18 +44,6 @@ void attend_clear(struct kb *k, const struct attend *a, struct attend_sums *s)
     clear_middle(K, a, s);
 }
 
-/* Of the lane's own scores of a row. */
-static val lane_most(struct kb *k, const struct attend *a, const val *u, int row)
-{
-    val most = NULL;
-    for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
-        for (int e = 0; e < a->shape.ye; e++) {
-            val x = u[attend_result(a, i, row, e)];
-            most = most ? kb_fmaxnum(K, most, x) : x;
-        }
-    return most;
-}
-
 static val lanes_most(struct kb *k, val most)
 {
     int masks[4], n = kb_matrix(K)->reduce_masks(kb_target(K), masks);
@@ -133,13 +121,12 @@ static val centring_due(struct kb *k, const struct attend *a, val start)
     return kb_icmpi(K, KB_EQ, kb_and(K, start, bits), 0);
 }
 
-static void lazy(struct kb *k, const struct attend *a, val start, const val *u,
+static void lazy(struct kb *k, const struct attend *a, val start, const val *most,
                  struct attend_sums *s, val *reference)
 {
-    val most[ATTEND_ROWS], factor[ATTEND_ROWS];
+    val factor[ATTEND_ROWS];
     val needed = middle_sums(a) ? centring_due(K, a, start) : NULL;
     for (int row = 0; row < a->shape.lane_rows; row++) {
-        most[row] = lane_most(K, a, u, row);
         val limit = kb_fadd(K, s->m[row], kb_f32(K, HEADROOM));
         val above = kb_fcmp(K, KB_OGT, most[row], limit);
         needed = needed ? kb_or(K, needed, above) : above;
@@ -166,12 +153,12 @@ static val finite(struct kb *k, val m)
 }
 
 /* References are exact maxima; in most steps no row's moves, and the sums are left alone. */
-static void eager(struct kb *k, const struct attend *a, const val *u, struct attend_sums *s,
+static void eager(struct kb *k, const struct attend *a, const val *own, struct attend_sums *s,
                   val *reference)
 {
     val old[ATTEND_ROWS], factor[ATTEND_ROWS], moved = NULL;
     for (int row = 0; row < a->shape.lane_rows; row++) {
-        val most = lanes_most(K, lane_most(K, a, u, row));
+        val most = lanes_most(K, own[row]);
         old[row] = s->m[row];
         s->m[row] = kb_fmaxnum(K, old[row], most);
         reference[row] = finite(K, s->m[row]);
@@ -187,13 +174,13 @@ static void eager(struct kb *k, const struct attend *a, const val *u, struct att
     merge_sums(K, a, &any, s, &before);
 }
 
-void attend_reference(struct kb *k, const struct attend *a, val start, const val *u,
+void attend_reference(struct kb *k, const struct attend *a, val start, const val *most,
                       struct attend_sums *s, val *reference)
 {
     if (a->plan->lazy_reference)
-        lazy(K, a, start, u, s, reference);
+        lazy(K, a, start, most, s, reference);
     else
-        eager(K, a, u, s, reference);
+        eager(K, a, most, s, reference);
     kb_warp_sync(K); /* the matrix unit wants the warp together again */
 }
 

@@ -9,9 +9,9 @@
 
 /* The sums before any token. */
 void attend_clear(struct kb *k, const struct attend *a, struct attend_sums *s);
-/* Before a step's weights: moves the references of rows that need it, with all their sums. u: scores + log scale, by
-** attend_result; reference[row]: what to subtract from a score, never infinite where a key is visible. */
-void attend_reference(struct kb *k, const struct attend *a, val start, const val *u,
+/* Before a step's weights: moves the references of rows that need it, with all their sums. most[row]: the largest of the lane's
+** scores + log scale; reference[row]: what to subtract from a score, never infinite where a key is visible. */
+void attend_reference(struct kb *k, const struct attend *a, val start, const val *most,
                       struct attend_sums *s, val *reference);
 /* x: weights as an operand. Their sums times the middle code, by the matrix unit itself: so they lose what the sums of codes
 ** lose. Nothing where codes are centred one by one. */

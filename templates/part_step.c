@@ -209,60 +209,117 @@ static val masked(struct kb *k, const struct attend *a, val x, val key, int row)
     return kb_select(K, visible, x, kb_f32_bits(K, 0xff800000));
 }
 
-/* Masks a step's scores, which few steps need: a warp whose rows all see all of the step's keys skips it. */
-static void mask_step(struct kb *k, const struct attend *a, val start, val *r)
+/* The largest of the lane's own scores of a row, each with the log of its token's value scale. */
+static val lane_most(struct kb *k, const struct attend *a, const val *r, int row,
+                     const struct token_facts *facts)
 {
-    int n = a->plan->subtiles * a->y_tiles * a->shape.lane_rows * a->shape.ye;
-    val before[64], hidden = NULL, last = kb_addi(K, start, tokens_of(a) - 1);
-    for (int row = 0; row < a->shape.lane_rows; row++) {
-        val early = kb_icmp(K, KB_SLT, start, a->first[row]);
-        val late = kb_icmp(K, KB_SGT, last, a->last[row]);
-        val some = kb_or(K, early, late);
-        hidden = hidden ? kb_or(K, hidden, some) : some;
+    val most = NULL;
+    for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
+        for (int e = 0; e < a->shape.ye; e++) {
+            val x = r[attend_result(a, i, row, e)];
+            if (a->plan->slot.value.fields)
+                x = kb_fadd(K, x, facts[i * a->shape.ye + e].f[FACT_LOG_SCALE]);
+            most = most ? kb_fmaxnum(K, most, x) : x;
+        }
+    return most;
+}
+
+/* Masks a step's scores, which few steps need: a warp whose rows all see all of the step's keys skips it. */
+static void mask_step(struct kb *k, const struct attend *a, val start, val *r, val *most,
+                      const struct token_facts *facts)
+{
+    int rows = a->shape.lane_rows, n = a->plan->subtiles * a->y_tiles * rows * a->shape.ye;
+    val before[64], most_before[ATTEND_ROWS], from = a->first[0], to = a->last[0];
+    for (int row = 1; row < rows; row++) {
+        from = kb_smax(K, from, a->first[row]);
+        to = kb_smin(K, to, a->last[row]);
     }
+    val early = kb_icmp(K, KB_SLT, start, from);
+    val late = kb_icmp(K, KB_SGT, kb_addi(K, start, tokens_of(a) - 1), to);
     memcpy(before, r, sizeof *r * (size_t)n);
-    struct kb_if any = kb_if(K, kb_any(K, hidden));
+    memcpy(most_before, most, sizeof most_before);
+    struct kb_if any = kb_if(K, kb_any(K, kb_or(K, early, late)));
     for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
         for (int e = 0; e < a->shape.ye; e++) {
             val key = kb_add(K, start, result_token(K, a, i * a->shape.y_tile, e));
-            for (int row = 0; row < a->shape.lane_rows; row++) {
+            for (int row = 0; row < rows; row++) {
                 int at = attend_result(a, i, row, e);
                 r[at] = masked(K, a, r[at], key, row);
             }
         }
+    for (int row = 0; row < rows; row++)
+        most[row] = lane_most(K, a, r, row, facts);
     kb_endif(K, &any);
     for (int i = 0; i < n; i++)
         r[i] = kb_merge(K, &any, r[i], before[i]);
+    for (int row = 0; row < rows; row++)
+        most[row] = kb_merge(K, &any, most[row], most_before[row]);
 }
 
-/* Products to masked scores t; u = t + log scale decides the reference. Facts of each result's token
-** come back in `facts`. */
-static void scores(struct kb *k, const struct attend *a, val start, val *r, val *u,
-                   struct token_facts *facts)
+static void row_scores(struct kb *k, const struct attend *a, val start, val *r, int row, val *most,
+                       const struct token_facts *facts)
 {
     for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
         for (int e = 0; e < a->shape.ye; e++) {
-            int first = i * a->shape.y_tile;
-            struct token_facts *t = &facts[i * a->shape.ye + e];
-            if (has_facts(a))
-                get_facts(K, a, first, e, t);
-            val key = kb_add(K, start, result_token(K, a, first, e));
-            for (int row = 0; row < a->shape.lane_rows; row++) {
-                int at = attend_result(a, i, row, e);
-                val x = score(K, a, r[at], t, row, key);
-                r[at] = a->plan->lazy_reference ? x : masked(K, a, x, key, row);
-            }
+            int at = attend_result(a, i, row, e);
+            val key = kb_add(K, start, result_token(K, a, i * a->shape.y_tile, e));
+            val x = score(K, a, r[at], &facts[i * a->shape.ye + e], row, key);
+            r[at] = a->plan->lazy_reference ? x : masked(K, a, x, key, row);
         }
-    if (a->plan->lazy_reference)
-        mask_step(K, a, start, r);
+    *most = lane_most(K, a, r, row, facts);
+}
+
+/* All of a row's results of a step: those of a branch, or `other` where it was not taken. */
+static void merge_row(struct kb *k, const struct attend *a, const struct kb_if *taken, val *r,
+                      int row, val other)
+{
     for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
+        for (int e = 0; e < a->shape.ye; e++) {
+            int at = attend_result(a, i, row, e);
+            r[at] = kb_merge(K, taken, r[at], other);
+        }
+}
+
+/* Products to masked scores; most[row], the largest with its log scale, decides the reference. Facts of
+** each result's token come back in `facts`. */
+static void scores(struct kb *k, const struct attend *a, val start, val *r, val *most,
+                   struct token_facts *facts)
+{
+    for (int i = 0; has_facts(a) && i < a->plan->subtiles * a->y_tiles; i++)
         for (int e = 0; e < a->shape.ye; e++)
-            for (int row = 0; row < a->shape.lane_rows; row++) {
-                int at = attend_result(a, i, row, e);
-                bool scaled = a->plan->slot.value.fields;
-                val log_scale = facts[i * a->shape.ye + e].f[FACT_LOG_SCALE];
-                u[at] = scaled ? kb_fadd(K, r[at], log_scale) : r[at];
-            }
+            get_facts(K, a, i * a->shape.y_tile, e, &facts[i * a->shape.ye + e]);
+    val none = kb_f32_bits(K, 0xff800000);
+    for (int row = 0; row < a->shape.lane_rows; row++) {
+        bool optional = row && a->second;
+        struct kb_if exists = {0};
+        if (optional)
+            exists = kb_if(K, a->second);
+        row_scores(K, a, start, r, row, &most[row], facts);
+        if (!optional)
+            continue;
+        kb_endif(K, &exists);
+        merge_row(K, a, &exists, r, row, none);
+        most[row] = kb_merge(K, &exists, most[row], none);
+    }
+    if (a->plan->lazy_reference)
+        mask_step(K, a, start, r, most, facts);
+}
+
+static void row_weights(struct kb *k, const struct attend *a, val *r, int row, val reference,
+                        const struct token_facts *facts, struct attend_sums *s)
+{
+    for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
+        for (int e = 0; e < a->shape.ye; e++) {
+            int at = attend_result(a, i, row, e);
+            const struct token_facts *t = &facts[i * a->shape.ye + e];
+            val p = kb_exp2(K, kb_fsub(K, r[at], reference));
+            s->l[row] = kb_fadd(K, s->l[row], p);
+            r[at] = p;
+            if (a->plan->slot.value.fields)
+                r[at] = kb_fmul(K, p, t->f[FACT_SCALE]);
+            if (a->plan->slot.value.codec.kind == CODEC_AFFINE)
+                s->z[row] = kb_fma(K, p, t->f[FACT_ZERO], s->z[row]);
+        }
 }
 
 /* Scores to weights, under the rows' references: r becomes p * scale, l and z gain p and p * zero. */
@@ -270,18 +327,18 @@ static void weights(struct kb *k, const struct attend *a, val *r, const val *ref
                     const struct token_facts *facts, struct attend_sums *s)
 {
     for (int row = 0; row < a->shape.lane_rows; row++) {
-        for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
-            for (int e = 0; e < a->shape.ye; e++) {
-                int at = attend_result(a, i, row, e);
-                const struct token_facts *t = &facts[i * a->shape.ye + e];
-                val p = kb_exp2(K, kb_fsub(K, r[at], reference[row]));
-                s->l[row] = kb_fadd(K, s->l[row], p);
-                r[at] = p;
-                if (a->plan->slot.value.fields)
-                    r[at] = kb_fmul(K, p, t->f[FACT_SCALE]);
-                if (a->plan->slot.value.codec.kind == CODEC_AFFINE)
-                    s->z[row] = kb_fma(K, p, t->f[FACT_ZERO], s->z[row]);
-            }
+        bool optional = row && a->second;
+        struct kb_if exists = {0};
+        val l = s->l[row], z = s->z[row];
+        if (optional)
+            exists = kb_if(K, a->second);
+        row_weights(K, a, r, row, reference[row], facts, s);
+        if (!optional)
+            continue;
+        kb_endif(K, &exists);
+        merge_row(K, a, &exists, r, row, kb_f32(K, 0));
+        s->l[row] = kb_merge(K, &exists, s->l[row], l);
+        s->z[row] = kb_merge(K, &exists, s->z[row], z);
     }
 }
 
@@ -330,7 +387,7 @@ static void outputs(struct kb *k, const struct attend *a, val start, const struc
 void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c,
                  struct attend_sums *s)
 {
-    val r[64], u[64], reference[ATTEND_ROWS];
+    val r[64], most[ATTEND_ROWS], reference[ATTEND_ROWS];
     struct token_facts facts[ATTEND_SUBTILES * 2 * 8];
     if (a->plan->slot.value.norm_at_read)
         attend_value_squares(K, a, c);
@@ -341,8 +398,8 @@ void attend_step(struct kb *k, const struct attend *a, val start, const struct a
         a->after_keys(K, a->after_data, r);
     if (has_facts(a))
         kb_warp_sync(K);
-    scores(K, a, start, r, u, facts);
-    attend_reference(K, a, start, u, s, reference);
+    scores(K, a, start, r, most, facts);
+    attend_reference(K, a, start, most, s, reference);
     weights(K, a, r, reference, facts, s);
     outputs(K, a, start, c, r, s);
 }
