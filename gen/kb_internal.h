@@ -31,6 +31,7 @@ struct kb {
     val shared_base, tid, cta, lane, warp; /* made once, in the entry block */
     int tables;
     bool waited; /* kb_grid_wait */
+    int team;    /* kb_team */
 };
 
 /* Builder state for one module. The context is owned by the caller. */

@@ -42,6 +42,8 @@ val kb_fp8_pair(struct kb *k, bool e5m2, val bytes);
 /* By all threads, before the kernel touches global memory: what the kernels before it on its stream wrote may then be read, and
 ** what they read written. false: the target has no launches that overlap, and nothing was emitted. */
 bool kb_grid_wait(struct kb *k);
+/* From here on kb_barrier is one of the CTA's first `threads` threads alone, in a branch that only they take; 0: of all again. */
+void kb_team(struct kb *k, int threads);
 void kb_barrier(struct kb *k);   /* CTA: memory of the CTA is ordered */
 void kb_warp_sync(struct kb *k); /* warp: shared memory written before is visible after */
 val kb_shuffle_xor(struct kb *k, val x, int mask); /* i32 or f32; all lanes take part */
@@ -52,9 +54,7 @@ void kb_bulk_init(struct kb *k, val bar, val arrivals);
 void kb_bulk_expect(struct kb *k, val bar, val bytes);
 void kb_bulk_copy(struct kb *k, val to, val from, val bytes, val bar); /* shared, global; multiples of 16 */
 void kb_bulk_wait(struct kb *k, val bar, val phase); /* until the phase of that parity (i32) has ended; by all lanes */
-/* Arrives at an mbarrier initialised for some arrivals; i1: this one was the last of its phase, and what the others did before
-** theirs is done. By single lanes. */
-val kb_bulk_last(struct kb *k, val bar);
+void kb_bulk_arrive(struct kb *k, val bar); /* what was done before it is done for who waits */
 /* Goes on when x (i32) is there: what it was loaded from may then be overwritten by bulk copies. */
 void kb_bulk_settle(struct kb *k, val x);
 /* i64 in global memory that CTAs of a launch change together. add gives the number before; it orders all memory: what this

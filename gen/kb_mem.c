@@ -128,6 +128,7 @@ void kb_entry_begin(struct kb *k, const char *symbol, const char *abi, int threa
     k->nparams = 0;
     k->shared_used = 0;
     k->waited = false;
+    k->team = 0;
     ops->entry(k, symbol, abi, threads);
     k->shared_base = ops->shared_base(k);
     k->tid = ops->tid(k);
@@ -203,7 +204,7 @@ void kb_bulk_copy(struct kb *k, val to, val from, val bytes, val bar)
     k->target->ops->bulk_copy(k, to, from, bytes, bar);
 }
 void kb_bulk_wait(struct kb *k, val bar, val phase) { k->target->ops->bulk_wait(k, bar, phase); }
-val kb_bulk_last(struct kb *k, val bar) { return k->target->ops->bulk_last(k, bar); }
+void kb_bulk_arrive(struct kb *k, val bar) { k->target->ops->bulk_arrive(k, bar); }
 void kb_bulk_settle(struct kb *k, val x) { k->target->ops->bulk_settle(k, x); }
 val kb_elect(struct kb *k)
 {
@@ -239,7 +240,15 @@ val kb_fp8_pair(struct kb *k, bool e5m2, val bytes)
 }
 
 val kb_opaque(struct kb *k, val x) { return k->target->ops->opaque(k, x); }
-void kb_barrier(struct kb *k) { k->target->ops->barrier(k); }
+void kb_team(struct kb *k, int threads) { k->team = threads; }
+
+void kb_barrier(struct kb *k)
+{
+    if (k->team)
+        k->target->ops->team_barrier(k, k->team);
+    else
+        k->target->ops->barrier(k);
+}
 void kb_warp_sync(struct kb *k) { k->target->ops->warp_sync(k); }
 
 static val as_word(struct kb *k, val x, bool *is_float)

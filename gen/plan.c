@@ -352,6 +352,16 @@ static int image_steps(const struct plan *p)
     return p->slot.key.norm_at_read && p->geo.head_size <= 128 ? 3 : 2;
 }
 
+/* 16 warps and one more would leave 96 registers a thread: a multiprocessor's quarter has five of them
+** then, and 16384 registers. (nvJitLink ignores setmaxnreg.) */
+static void plan_producer(struct plan *p)
+{
+    p->producer = plan_pick(p, PLAN_producer, p->bulk && p->warps < 16);
+    plan_because(p, "producer", "%s",
+            p->producer ? "no reader of a slot falls behind by asking for its next pages"
+                        : "readers take turns in asking for pages");
+}
+
 static void plan_images(struct plan *p, bool wanted)
 {
     p->images = plan_pick(p, PLAN_images, wanted ? image_steps(p) : 0);
@@ -360,6 +370,7 @@ static void plan_images(struct plan *p, bool wanted)
     p->swizzled = p->images && p->narrow && p->key_operand == OPERAND_F16 &&
                   (size == 64 || size == 128 || size == 256);
     p->bulk = p->images && p->target->flags & TF_BULK_COPY;
+    plan_producer(p);
     bool looks_up = p->spec.key.kind == CODEC_CODEBOOK;
     p->image_padding = p->images && looks_up && p->geo.layout == LAYOUT_SOA ? 32 : 0;
     plan_because(
@@ -517,6 +528,9 @@ static kvk_status check_set(const struct plan *p, kvk_error *err)
     if (set[PLAN_dense] > 0 && !plan_dense_possible(p))
         return refuse_set(p, err, PLAN_dense,
                           "0: groups are for rows of 16 bits of 64 or 128 elements");
+    if (set[PLAN_producer] > 0 && !p->bulk)
+        return refuse_set(p, err, PLAN_producer,
+                          "0: only for images that the bulk copy engine brings");
     if (p->target->family != FAMILY_NVPTX && set[PLAN_min_ctas] > 0)
         return refuse_set(p, err, PLAN_min_ctas, "0: only sm_ targets limit registers");
     if (p->target->family != FAMILY_NVPTX && set[PLAN_quick] > 0)
@@ -558,7 +572,7 @@ static kvk_status make(struct plan *out, kvk_error *err)
     out->vectors = out->warps;
     if (kind == KIND_DEQUANT)
         plan_pairs(out);
-    out->threads = out->warps * target->warp;
+    out->threads = (out->warps + out->producer) * target->warp;
     return check_set(out, err);
 }
 
@@ -665,8 +679,10 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         put_field(&t, p, "centre_tokens", p->centre_tokens);
         put_field(&t, p, "prefetch", p->prefetch);
         put_field(&t, p, "images", p->images);
-        if (p->images)
+        if (p->images) {
             put_field(&t, p, "image_padding", p->image_padding);
+            put_field(&t, p, "producer", p->producer);
+        }
         put_field(&t, p, "min_ctas", p->min_ctas);
         if (p->last_joins)
             put_field(&t, p, "last_joins", p->last_joins);

@@ -44,7 +44,7 @@ struct plan {
     const struct target *target;
     enum kind kind;
     struct slot slot;
-    int warps, threads;       /* a CTA */
+    int warps, threads;       /* a CTA; threads include those of a producer */
     int vectors;              /* store, dequant, merge, copy, convert: (row, head) pairs a CTA: warps, but for dequant */
     int pair_lanes, pair_turns; /* dequant: lanes that hold a pair, a power of two; pairs of a lane, one after the other */
     int shuffled;             /* dequant: lanes hold a codebook, a look-up is a shuffle */
@@ -69,6 +69,7 @@ struct plan {
     int swizzled;             /* 1: 16-byte units of the query tile are permuted so that its operands' reads meet no bank twice */
     int image_heads;          /* KV heads a CTA takes at most, where it has images */
     int image_padding;        /* bytes after every four token rows of an image, where a CTA takes image_heads heads */
+    int producer;             /* 1: one more warp asks for pages; the others only read them */
     int bulk;                 /* 1: images come by the bulk copy engine */
     int last_joins;           /* 1: the last CTA of a row's splits can join them, where the launch says so */
     int dense;                /* unified, 16-bit rows: groups of four warps that multiply (kb_group.h); 0: each warp by itself */

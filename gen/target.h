@@ -102,7 +102,8 @@ struct target_ops {
     void (*bulk_init)(struct kb *k, val bar, val arrivals); /* NULL, with the rest of these: no bulk copies */
     void (*bulk_expect)(struct kb *k, val bar, val bytes), (*bulk_copy)(struct kb *k, val to, val from, val bytes, val bar);
     void (*bulk_wait)(struct kb *k, val bar, val phase), (*bulk_settle)(struct kb *k, val x);
-    val (*bulk_last)(struct kb *k, val bar), (*elect)(struct kb *k);
+    val (*elect)(struct kb *k);
+    void (*bulk_arrive)(struct kb *k, val bar), (*team_barrier)(struct kb *k, int threads); /* of the CTA's first threads */
     val (*any)(struct kb *k, val cond); /* i1; NULL: by shuffles */
     val (*uniform)(struct kb *k, val x);
     val (*opaque)(struct kb *k, val x);

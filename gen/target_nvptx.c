@@ -111,6 +111,12 @@ static val any(struct kb *k, val cond)
     return KB_CALL("llvm.nvvm.vote.any.sync", kb_i32(k, -1), cond);
 }
 
+/* Barrier 1: 0 is the whole CTA's. */
+static void team_barrier(struct kb *k, int threads)
+{
+    KB_CALL("llvm.nvvm.barrier.cta.sync.aligned.count", kb_i32(k, 1), kb_i32(k, threads));
+}
+
 /* ---- bulk copies: PTX ISA, "Asynchronous copy", "mbarrier" ---- */
 
 static void bulk_init(struct kb *k, val bar, val arrivals)
@@ -146,15 +152,10 @@ static void bulk_wait(struct kb *k, val bar, val phase)
            "r,r", true);
 }
 
-/* The state before an arrival counts the arrivals that its phase still lacked. */
-static val bulk_last(struct kb *k, val bar)
+static void bulk_arrive(struct kb *k, val bar)
 {
     val at = kb_address(k, bar);
-    val pending = kb_asm(k, KB_I32, &at, 1,
-                         "{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [$1]; "
-                         "mbarrier.pending_count.b64 $0, state; }",
-                         "=r,r", true);
-    return kb_icmpi(k, KB_EQ, pending, 1);
+    kb_asm(k, KB_VOID, &at, 1, "mbarrier.arrive.shared::cta.b64 _, [$0];", "r", true);
 }
 
 /* An arrival does not wait for loads of shared memory that are still on their way to registers, and
@@ -347,7 +348,8 @@ const struct target_ops target_ops_nvptx = {
     .bulk_expect = bulk_expect,
     .bulk_copy = bulk_copy,
     .bulk_wait = bulk_wait,
-    .bulk_last = bulk_last,
+    .bulk_arrive = bulk_arrive,
+    .team_barrier = team_barrier,
     .elect = elect,
     .bulk_settle = bulk_settle,
     .any = any,

@@ -40,7 +40,7 @@ kvk_status tuned_check_value(const char *where, enum plan_field field, long valu
 
 static kvk_status unknown_field(const char *what, const char *item, size_t length, kvk_error *err)
 {
-    char known[96] = "";
+    char known[160] = "";
     for (int i = 0; i < PLAN_FIELDS; i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s=N", i ? ", " : "", fields[i].name);

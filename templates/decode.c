@@ -116,7 +116,7 @@ static void join_splits(struct kb *k, const struct plan *p, const struct place *
     loop.rolled = true;
     val row = kb_divi(K, i, units), unit = kb_sub(K, i, kb_muli(K, row, units));
     join_row(K, w, row, unit);
-    i = kb_addi(K, i, p->threads);
+    i = kb_addi(K, i, p->warps * kb_warp_size(K));
     kb_loop_end(K, &loop);
     kb_endif(K, &last);
     kb_endif(K, &several);
@@ -175,8 +175,15 @@ void template_decode(struct kb *k)
     if (p->last_joins)
         place_arrive(K, &w);
     place_range(K, &a, &w, &steps, &start, &end);
-    if (p->images && p->bulk) {
+    if (p->images && p->bulk)
         kb_barrier(K); /* mbarriers are ready */
+    struct kb_if producer;
+    if (p->producer) {
+        producer = kb_if(K, kb_icmpi(K, KB_SGE, kb_uniform(K, kb_warp(K)), p->warps));
+        attend_image_produce(K, &a, &w.image, start, end);
+        kb_else(K, &producer);
+        kb_team(K, p->warps * kb_warp_size(K));
+    } else if (p->images && p->bulk) {
         attend_image_begin_range(K, &a, &w.image, start, end);
     }
     load_query(K, &a, &w, tile);
@@ -193,4 +200,8 @@ void template_decode(struct kb *k)
     join_warps(K, &a, &w, &s, index, p->images ? w.image.all : tile);
     if (p->last_joins)
         join_splits(K, p, &w);
+    if (!p->producer)
+        return;
+    kb_team(K, 0);
+    kb_endif(K, &producer);
 }

@@ -30,6 +30,8 @@ void attend_image_begin(struct kb *k, struct image *im)
     val bars = kb_shared(K, (size_t)slots(p) * 2 * BAR_BYTES, 8);
     val empty = kb_offseti(K, bars, (long long)slots(p) * BAR_BYTES);
     val first = kb_muli(K, im->group, p->images * BAR_BYTES);
+    im->bars = bars;
+    im->all_empty = empty;
     im->full = kb_offset(K, bars, first);
     im->empty = kb_offset(K, empty, first);
     if (!p->bulk)
@@ -223,6 +225,51 @@ void attend_image_begin_range(struct kb *k, const struct attend *a, const struct
     first_fills(K, a, im, first, end);
 }
 
+/* Where the producer is: the next step's first token, its group, slot and its slot's turn, its pages. */
+struct produce {
+    val start, group, index, phase, pages[ATTEND_SUBTILES];
+};
+
+/* Groups take steps in turn. */
+static void next_step(struct kb *k, const struct plan *p, const struct image *im, struct produce *c)
+{
+    val group = kb_addi(K, c->group, 1), zero = kb_i32(K, 0);
+    val around = kb_icmp(K, KB_EQ, group, im->groups);
+    c->group = kb_select(K, around, zero, group);
+    val index = kb_select(K, around, kb_addi(K, c->index, 1), c->index);
+    val wraps = kb_icmpi(K, KB_EQ, index, p->images);
+    c->index = kb_select(K, wraps, zero, index);
+    c->phase = kb_select(K, wraps, kb_sub(K, kb_i32(K, 1), c->phase), c->phase);
+}
+
+void attend_image_produce(struct kb *k, const struct attend *a, const struct image *im, val start,
+                          val end)
+{
+    const struct plan *p = a->plan;
+    struct image all = *im;
+    all.ring = im->all;
+    val some = kb_and(K, kb_icmpi(K, KB_NE, im->tokens, 0), kb_icmp(K, KB_SLT, start, end));
+    val first = kb_icmpi(K, KB_EQ, kb_tid(K), (long long)p->warps * kb_warp_size(K));
+    struct kb_if one = kb_if(K, kb_and(K, some, first));
+    struct produce c = {start, kb_i32(K, 0), kb_i32(K, 0), kb_i32(K, 1), {NULL}};
+    step_pages(K, a, start, c.pages);
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, (val *)&c, 4 + p->subtiles);
+    kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c.start, end));
+    loop.rolled = true;
+    val pages[ATTEND_SUBTILES] = {c.pages[0], c.pages[1]};
+    c.start = kb_addi(K, c.start, (long long)TOKENS * p->subtiles);
+    step_pages(K, a, c.start, c.pages); /* on their way while this step waits for its slot */
+    val slot = kb_add(K, kb_muli(K, c.group, p->images), c.index);
+    val bar = kb_muli(K, slot, BAR_BYTES);
+    kb_bulk_wait(K, kb_offset(K, im->all_empty, bar), c.phase); /* at once, the first time */
+    fill(K, a, &all, pages, kb_mul(K, slot, im->step_bytes), kb_offset(K, im->bars, bar));
+    next_step(K, p, im, &c);
+    kb_loop_end(K, &loop);
+    kb_endif(K, &one);
+    kb_warp_sync(K);
+}
+
 /* Units row by row of `row` units, `step` bytes apart, to where an image has tokens, or, `im`
 ** being NULL, to one place. */
 static void copy_units(struct kb *k, const struct image *im, val from, val step, val to, int row,
@@ -321,22 +368,33 @@ static void settle(struct kb *k, const struct between *b, const val *products)
     kb_warp_sync(K);
 }
 
-/* The last of a slot's readers asks for the step that comes `images` steps later. */
+/* A slot is filled again when all of its readers have said so. */
+static void give_back(struct kb *k, const struct between *b)
+{
+    struct kb_if one = kb_if(K, kb_icmpi(K, KB_EQ, kb_lane(K), 0));
+    kb_bulk_arrive(K, kb_offset(K, b->im->empty, kb_muli(K, b->at->index, BAR_BYTES)));
+    kb_endif(K, &one);
+    kb_warp_sync(K);
+}
+
+/* The readers of a slot take turns in asking for the step that comes `images` steps later, when all of
+** them have given it back. */
 static void refill(struct kb *k, const struct between *b)
 {
     const struct image *im = b->im;
     val next = kb_add(K, b->at->start, kb_muli(K, b->a->stride, b->a->plan->images));
+    val turn = kb_lshr(K, b->at->start, b->a->stride_log);
+    val own = kb_icmp(K, KB_EQ, kb_and(K, turn, kb_addi(K, im->heads, -1)), im->member);
     val exists = kb_icmp(K, KB_SLT, next, b->end), pages[ATTEND_SUBTILES];
     val wanted = kb_and(K, exists, kb_icmpi(K, KB_NE, im->tokens, 0));
-    struct kb_if more = kb_if(K, wanted);
+    struct kb_if asks = kb_if(K, kb_and(K, own, wanted));
     step_pages(K, b->a, next, pages);
-    struct kb_if one = kb_if(K, kb_elect(K));
     val at = kb_muli(K, b->at->index, BAR_BYTES);
-    struct kb_if last = kb_if(K, kb_bulk_last(K, kb_offset(K, im->empty, at)));
+    kb_bulk_wait(K, kb_offset(K, im->empty, at), b->at->phase);
+    struct kb_if one = kb_if(K, kb_elect(K));
     fill(K, b->a, im, pages, b->slot, kb_offset(K, im->full, at));
-    kb_endif(K, &last);
     kb_endif(K, &one);
-    kb_endif(K, &more);
+    kb_endif(K, &asks);
     kb_warp_sync(K);
 }
 
@@ -349,7 +407,9 @@ static void after_keys(struct kb *k, void *data, const val *products)
     if (!b->a->plan->bulk)
         return;
     settle(K, b, products);
-    refill(K, b);
+    give_back(K, b);
+    if (!b->a->plan->producer)
+        refill(K, b);
 }
 
 static void arrive(struct kb *k, const struct attend *a, const struct attend *v,

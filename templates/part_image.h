@@ -5,7 +5,8 @@
 ** A CTA takes image_heads KV heads at once (a launch's number, a power of two that divides kv_heads and the warps), a warp
 ** one of them: warps of the same page range form a group, and groups take steps in turn. A step's pages come into a slot of
 ** the group's ring as they lie in memory, by the bulk copy engine, so whole pages cross the memory system and no thread
-** computes their addresses; the warp that is the last to have read a slot asks for the step that comes next in it. Where
+** computes their addresses; the step that comes next in a slot is asked for by a warp that does nothing else (plan->producer),
+** or by its readers in turn. Where
 ** pages cannot be copied so (image_tokens 0: strided pools; targets without the engine), every warp copies its own head.
 */
 #ifndef KVKILN_PART_IMAGE_H
@@ -20,6 +21,7 @@ struct image {
     val pitch, group_pitch; /* i32: from token to token, from four of them to the next four */
     val page_bytes, step_bytes; /* i32: of a page, of a slot */
     val all, ring;           /* shared: everything, to be used again at the end; this group's first slot */
+    val bars, all_empty;     /* shared: mbarriers of all groups' slots, as full and empty */
     val full, empty;         /* shared, of this group's first slot: mbarriers: it was copied, its readers are done */
     val block;               /* i32: first KV head of the CTA */
 };
@@ -28,6 +30,8 @@ struct image {
 void attend_image_begin(struct kb *k, struct image *im);
 /* Asks for the first pages of [start, end), where plan->bulk: once, any time before attend_image_range of the same. */
 void attend_image_begin_range(struct kb *k, const struct attend *a, const struct image *im, val start, val end);
+/* Asks for all pages of [start, end), as places for them become free: by the producer, where the plan has one. */
+void attend_image_produce(struct kb *k, const struct attend *a, const struct image *im, val start, val end);
 /* attend_range over [start, end) of the CTA, `a` being that of the warp's head; joins come after. */
 void attend_image_range(struct kb *k, const struct attend *a, const struct image *im, val start, val end,
                         struct attend_sums *s);

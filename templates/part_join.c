@@ -228,7 +228,7 @@ static void write_rows(struct kb *k, const struct join *j)
     val row = kb_divi(K, i, columns);
     val at = kb_sub(K, i, kb_muli(K, row, columns));
     write(K, j, row, kb_muli(K, at, j->wide));
-    i = kb_addi(K, i, j->a->plan->threads);
+    i = kb_addi(K, i, j->a->plan->warps * kb_warp_size(K));
     kb_loop_end(K, &loop);
 }
 

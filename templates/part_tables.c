@@ -56,6 +56,8 @@ static val many_copies(struct kb *k, val source, int rows, int width, const stru
     int flight = rows % (8 * p->warps) ? 1 : 8, bytes = 4 * width;
     int type = width == 2 ? KB_VEC(KB_I32, 2) : KB_I32;
     val table = kb_shared(K, (size_t)rows * (size_t)t->pitch, 16), row = kb_warp(K);
+    if (p->producer) /* which takes none */
+        row = kb_select(K, kb_icmpi(K, KB_ULT, row, p->warps), row, kb_i32(K, rows));
     val own = kb_offset(K, table, t->lane);
     struct kb_loop loop;
     kb_loop_begin(K, &loop, &row, 1);

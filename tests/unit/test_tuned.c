@@ -55,7 +55,7 @@ static void what_is_no_table_is_refused_with_its_line(void **state)
     rejects("return {\n  {", "t.lua:2: row: the end: accepted " KEYS);
     rejects("return {\n\n { kind = \"decode\", warp = 3 } }", "t.lua:3: row: warp: accepted " KEYS);
     rejects("return {\n { kind = \"decode\", plan = { warp = 3 } } }",
-            "t.lua:2: plan: warp: accepted keys narrow warps subtiles prefetch images min_ctas spread_tables "
+            "t.lua:2: plan: warp: accepted keys narrow warps subtiles prefetch images producer min_ctas spread_tables "
             "quick dense ");
     rejects("return {\n { kind = \"decode\",\n plan = { warps = 32 } } }",
             "t.lua:3: warps: 32: accepted 1..16");
