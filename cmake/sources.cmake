@@ -106,7 +106,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_unrotate.c
   templates/part_value.c
   templates/part_output.c
-  templates/part_reference.c templates/part_image.c
+  templates/part_reference.c templates/part_image.c templates/part_image_native.c
   templates/part_pack.c
   templates/part_place.c
   templates/part_query.c

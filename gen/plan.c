@@ -213,11 +213,17 @@ static void share_warps(struct plan *p)
     p->rows = p->mma.rows * p->row_warps;
 }
 
+int plan_index_bits(const struct plan *p, const struct side *side)
+{
+    bool nibbles = p->images && p->geo.layout == LAYOUT_NATIVE && side->codec.bits < 4;
+    return nibbles ? 4 : side->codec.bits;
+}
+
 /* A side's look-up table, as part_tables.c lays it out. */
 static int table_bytes(const struct plan *p, const struct side *side)
 {
     int kind = side->codec.kind, width = side->norm_at_read ? 8 : 4;
-    int rows = kind == CODEC_CODEBOOK      ? 1 << 2 * side->codec.bits
+    int rows = kind == CODEC_CODEBOOK      ? 1 << 2 * plan_index_bits(p, side)
                : kind == CODEC_BLOCK_FLOAT ? 256
                                            : 0;
     int pitch = p->spread_tables ? width * p->target->warp : width;
@@ -320,8 +326,10 @@ static void plan_step(struct plan *p)
 /* What part_image.c can do: a page is 16 tokens, a warp holds all dims of its rows. */
 static bool images_possible(const struct plan *p)
 {
-    return p->geo.layout != LAYOUT_NATIVE && p->kind == KIND_DECODE && p->geo.page_tokens == 16 &&
-           p->dim_warps == 1 && !p->turn_rows && !p->dims_overlap && p->slot.slot_bytes % 2 == 0 &&
+    const struct mma_shape *m = &p->mma;
+    bool order = p->geo.layout != LAYOUT_NATIVE || (m->groups == 4 && m->y_tile == 8 && m->ke == 4);
+    return order && p->kind == KIND_DECODE && p->geo.page_tokens == 16 && p->dim_warps == 1 &&
+           !p->turn_rows && !p->dims_overlap && p->slot.slot_bytes % 2 == 0 &&
            !p->slot.key.scale_bytes && !p->slot.value.scale_bytes;
 }
 
@@ -342,7 +350,7 @@ static bool images_help(const struct plan *p)
 /* 8 warps keep up with memory where nothing is looked up, or need the registers. */
 static bool few_warps(const struct plan *p)
 {
-    bool plain = p->spec.key.kind == CODEC_FLOAT && p->geo.layout == LAYOUT_SOA;
+    bool plain = p->spec.key.kind == CODEC_FLOAT && p->geo.layout != LAYOUT_AOS;
     return plain || p->slot.key.norm_at_read || p->geo.head_size > 128;
 }
 
@@ -430,7 +438,7 @@ static void plan_shape(struct plan *p, bool images)
 /* Where kernels of the quick assembler were measured to be as fast: few long chains to interleave. */
 static void plan_quick(struct plan *p)
 {
-    bool easy = p->images && p->geo.layout == LAYOUT_SOA && p->geo.head_size == 128 &&
+    bool easy = p->images && p->geo.layout != LAYOUT_AOS && p->geo.head_size == 128 &&
                 p->spec.key.bits >= 4;
     p->quick = plan_pick(p, PLAN_quick, p->target->family == FAMILY_NVPTX && easy);
     plan_because(p, "quick", "%s",

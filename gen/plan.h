@@ -102,6 +102,8 @@ size_t plan_print(const struct plan *plan, char *text, size_t cap);
 ** then f32 row factors and sums of the row's elements. */
 int plan_query_pitch(const struct plan *plan);
 int plan_query_bytes(const struct plan *plan);
+/* Bits of a code in registers, where it is an index of a table: images of native pages give nibbles. */
+int plan_index_bits(const struct plan *plan, const struct side *side);
 /* Bytes that one load or copy of a lane's run of codes takes at most. */
 int plan_run_unit(const struct side *side, int run, int step);
 /* Images of all steps and warps, later the warps' sums. */

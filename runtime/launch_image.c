@@ -48,6 +48,17 @@ static int32_t tokens_of(const kvk_kernels *k, const struct kvk_pool *pool,
     return apart ? 1 : 0;
 }
 
+/* Blocks of these heads lie together, and as they are read. */
+static struct launch_image image_native(const kvk_kernels *k, const struct kvk_pool *pool,
+                                        const struct launch_pool *s, int32_t heads)
+{
+    int64_t bytes = heads * (int64_t)k->pages.record_bytes;
+    int possible = suits((int64_t)(uintptr_t)pool->data) && suits(s->page) && suits(bytes);
+    struct launch_image image = {.heads = heads, .bytes = (int32_t)bytes};
+    image.tokens = possible ? k->shape.page_tokens : 0;
+    return image;
+}
+
 struct launch_image launch_image(const kvk_kernels *k, const struct kvk_pool *pool,
                                  const struct launch_pool *s)
 {
@@ -55,6 +66,8 @@ struct launch_image launch_image(const kvk_kernels *k, const struct kvk_pool *po
     struct launch_image image = {.heads = launch_image_heads(k)};
     if (!k->kernel[KIND_DECODE]->image_heads)
         return image;
+    if (p->native)
+        return image_native(k, pool, s, image.heads);
     int64_t tokens = k->shape.page_tokens,
             row = image.heads * (p->soa ? p->record_bytes : p->slot_bytes);
     int64_t padding = padding_of(k, image.heads, row),

@@ -6,6 +6,7 @@
 ** sequence's last one (its tokens are masked later), so no block-table entry past the length is
 ** read and every load lies inside a slot.
 */
+#include "part_image_native.h"
 #include "part_native.h"
 #include "part_squares.h"
 
@@ -155,6 +156,7 @@ static struct slot_token find_subtile(struct kb *k, const struct attend *a, val 
         return (struct slot_token){
             .head = &a->head,
             .record = kb_offset(K, page, a->head.record),
+            .place = kb_i32(K, 0),
             .field =
                 kb_offset(K, page, a->head.layout == LAYOUT_SOA ? a->head.field : a->head.record)};
     }
@@ -219,6 +221,10 @@ static void load_keys(struct kb *k, const struct attend *a, const struct subtile
                       struct attend_codes *c)
 {
     const struct slot *slot = &a->plan->slot;
+    if (image_is_native(a)) {
+        image_native_keys(K, a, s->first[sub].record, sub, c);
+        return;
+    }
     val key_first = kb_muli(K, a->group, a->key_run);
     for (int t = 0; t < a->y_tiles; t++) {
         int later = t * (a->image ? a->tokens_8 : a->shape.y_tile);
@@ -236,6 +242,10 @@ static void load_values(struct kb *k, const struct attend *a, const struct subti
                         struct attend_codes *c)
 {
     const struct slot *slot = &a->plan->slot;
+    if (image_is_native(a)) {
+        image_native_values(K, a, s->first[sub].record, sub, c);
+        return;
+    }
     int dims = a->dims, step = a->plan->dims_overlap ? gcd(dims, a->plan->dims_overlap) : dims;
     val value_first = attend_first_dim(K, a, a->y);
     int tiles = a->shape.k_tiles, each = a->shape.ke / tiles, product = sub / tiles;

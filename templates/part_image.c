@@ -4,6 +4,7 @@
 */
 #include "part_image.h"
 
+#include "part_image_native.h"
 #include "part_reference.h"
 
 enum { TOKENS = 16, BAR_BYTES = 8, MOST_IMAGES = 16 };
@@ -75,6 +76,15 @@ static val place_of(struct kb *k, const struct image *im, val token)
 static void image_tokens(struct kb *k, const struct image *im, struct attend *v)
 {
     enum layout layout = v->head.layout;
+    if (layout == LAYOUT_NATIVE) { /* in the order of rows already */
+        v->tokens_8 = 8;
+        v->y_token = v->y;
+        for (int e = 0; e < v->shape.ke; e++)
+            v->k_token[e] = kb_matrix(K)->k_index(K, e);
+        for (int e = 0; e < v->shape.ye; e++)
+            v->result_token[e] = kb_matrix(K)->result_y(K, e);
+        return;
+    }
     v->tokens_8 = layout == LAYOUT_SOA ? 2 : 1;
     v->y_token = token_of(K, layout, v->y);
     for (int e = 0; e < v->shape.ke; e++) {
@@ -124,6 +134,11 @@ static void copy_page(struct kb *k, const struct attend *a, const struct image *
     bool fields = a->head.layout == LAYOUT_SOA && slot->fields;
     val base =
         kb_offset(K, a->head.cache, kb_mul(K, kb_zext(K, page, KB_I64), a->head.page_stride));
+    if (a->head.layout == LAYOUT_NATIVE) { /* these heads' blocks lie together */
+        val first = kb_muli(K, kb_zext(K, im->block, KB_I64), slot->record_bytes);
+        kb_bulk_copy(K, to, kb_offset(K, base, first), im->page_bytes, bar);
+        return;
+    }
     val head_bytes = fields ? kb_i64(K, slot->record_bytes) : kb_param(K, "head_stride");
     val record = kb_mul(K, kb_zext(K, im->block, KB_I64), head_bytes);
     val each = im->tokens;
@@ -300,8 +315,10 @@ static void copy_own(struct kb *k, const struct attend *a, const struct attend *
                      const struct image *im, val start, val slot)
 {
     const struct slot *s = &a->plan->slot;
+    bool native = a->head.layout == LAYOUT_NATIVE;
     int unit = s->record_bytes & -s->record_bytes;
-    unit = unit < s->alignment ? unit : s->alignment;
+    int most = native ? 16 : s->alignment;
+    unit = unit < most ? unit : most;
     val pages[ATTEND_SUBTILES];
     kb_warp_sync(K); /* the step before has been read */
     step_pages(K, a, start, pages);
@@ -313,8 +330,8 @@ static void copy_own(struct kb *k, const struct attend *a, const struct attend *
     kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, c.u, a->plan->subtiles));
     loop.rolled = true;
     struct slot_token t = slot_token(K, &a->head, c.page, kb_i32(K, 0));
-    copy_units(K, im, t.record, a->head.step, kb_offset(K, c.to, v->head.record),
-               s->record_bytes / unit, TOKENS, unit);
+    copy_units(K, native ? NULL : im, t.record, a->head.step, kb_offset(K, c.to, v->head.record),
+               s->record_bytes / unit, native ? 1 : TOKENS, unit);
     if (a->head.layout == LAYOUT_SOA && s->fields)
         copy_units(K, NULL, t.field, kb_i64(K, 0), kb_offset(K, c.to, v->head.field),
                    s->fields * TOKENS, 1, 2);
@@ -357,11 +374,18 @@ static void settle(struct kb *k, const struct between *b, const val *products)
     const struct mma_shape *m = &b->a->shape;
     int run = b->a->dims, words = (run * p->slot.value.codec.bits / 8 + 3) / 4;
     int unit = plan_run_unit(&p->slot.value, run, run), apart = unit < 4 ? 1 : unit / 4;
+    int tokens = m->ke;
+    if (image_is_native(b->view)) { /* words of all tokens, a plane's units or what they became */
+        const struct plane *plane = &p->slot.value.plane[NATIVE_MAIN];
+        tokens = 1;
+        words = image_native_words(b->view);
+        apart = plane->bits == 4 ? plane->unit / 4 : 1;
+    }
     val all = kb_bitcast(K, products[0], KB_I32);
     for (int i = m->tiles; i < p->subtiles * b->a->y_tiles; i += m->tiles)
         all = kb_xor(K, all, kb_bitcast(K, products[i * m->lane_rows * m->ye], KB_I32));
     for (int u = 0; u < p->subtiles / m->k_tiles; u++)
-        for (int e = 0; e < m->ke; e++)
+        for (int e = 0; e < tokens; e++)
             for (int i = 0; i < words; i += apart)
                 all = kb_xor(K, all, b->codes->value[u][e][i]);
     kb_bulk_settle(K, all);

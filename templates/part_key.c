@@ -14,7 +14,7 @@ static val codebook_pair(struct kb *k, const struct attend *a, const val *words,
                          val *squares)
 {
     const struct side *side = &a->plan->slot.key;
-    int bits = 2 * side->codec.bits;
+    int bits = 2 * plan_index_bits(a->plan, side);
     val at = attend_entry(K, &a->key_table, words, pair * bits, bits);
     if (!side->norm_at_read)
         return kb_load(K, KB_I32, at, 4);

@@ -95,11 +95,12 @@ static struct attend_lookup copy_table(struct kb *k, const char *name, const uns
 static struct attend_lookup codebook_table(struct kb *k, const struct side *side, bool squared)
 {
     float c[SPEC_MAX_CENTROIDS];
-    int bits = side->codec.bits, n = 1 << bits, width = squared ? 2 : 1;
+    int n = 1 << plan_index_bits(kb_plan(K), side), width = squared ? 2 : 1;
+    int last = (1 << side->codec.bits) - 1; /* bits above a code are another's */
     codebook_of_side(side, c);
     unsigned words[512];
     for (int i = 0; i < n * n; i++) {
-        float lo = c[i % n], hi = c[i / n], squares = lo * lo + hi * hi;
+        float lo = c[i % n & last], hi = c[i / n & last], squares = lo * lo + hi * hi;
         words[i * width] = half_bits(lo) | half_bits(hi) << 16;
         if (width == 2)
             memcpy(&words[i * 2 + 1], &squares, sizeof squares);

@@ -10,6 +10,7 @@
 #include "part_attend.h"
 
 #include "part_decode.h"
+#include "part_image_native.h"
 
 static int gcd(int a, int b) { return b ? gcd(b, a % b) : a; }
 
@@ -58,6 +59,14 @@ static struct place place_of(int dim, int bits)
     return p;
 }
 
+/* The same of the words of an image of native pages: four dims of a pair of tokens are nibbles of both halves. */
+static struct place place_in(const struct attend *a, int dim)
+{
+    if (a->plan->images && a->plan->geo.layout == LAYOUT_NATIVE)
+        return (struct place){0, 8 * (dim % 4 / 2), 4 * (dim % 2)};
+    return place_of(dim, a->plan->slot.value.codec.bits);
+}
+
 static long long mask_of(int bits, int bit)
 {
     long long mask = (1 << bits) - 1;
@@ -68,7 +77,7 @@ void attend_value_masks(struct kb *k, struct attend *a)
 {
     const struct codec *c = &a->plan->slot.value.codec;
     for (int d = 0; c->kind == CODEC_AFFINE && a->plan->held_masks && d < a->dims; d++) {
-        int bit = place_of(d, c->bits).bit;
+        int bit = place_in(a, d).bit;
         if (!a->mask[bit])
             a->mask[bit] = kb_opaque(K, kb_i32(K, mask_of(c->bits, bit)));
     }
@@ -78,13 +87,10 @@ double attend_value_factor(const struct attend *a, int dim)
 {
     const struct codec *c = &a->plan->slot.value.codec;
     double subnormal = a->plan->centre_tokens ? 1 << 24 : 1; /* the code is the f16's bits */
-    return c->kind == CODEC_AFFINE ? subnormal / (1 << place_of(dim, c->bits).bit) : 1;
+    return c->kind == CODEC_AFFINE ? subnormal / (1 << place_in(a, dim).bit) : 1;
 }
 
-int attend_value_bit(const struct attend *a, int dim)
-{
-    return place_of(dim, a->plan->slot.value.codec.bits).bit;
-}
+int attend_value_bit(const struct attend *a, int dim) { return place_in(a, dim).bit; }
 
 int attend_value_middle(const struct attend *a)
 {
@@ -95,12 +101,11 @@ int attend_value_middle(const struct attend *a)
 /* The code where it stands is an f16 subnormal, code * 2^(bit - 24), or, under the exponent of 1024 and less as much,
 ** (code - middle) * 2^bit, exact. Codes must be centred, here or every so many tokens, because sums of 10^6 of them
 ** lose bits in the matrix unit's f32 accumulation, which truncates: 0.8 relative error at 1,000,000 tokens. */
-static val affine_pair(struct kb *k, const struct attend *a, const val *x, const val *y, int dim)
+static val code_pair(struct kb *k, const struct attend *a, val w, int dim)
 {
-    int bits = a->plan->slot.value.codec.bits, last = (a->dims * bits + 31) / 32 - 1;
-    struct place at = place_of(dim, bits);
+    int bits = a->plan->slot.value.codec.bits;
+    struct place at = place_in(a, dim);
     val mask = a->mask[at.bit];
-    val w = two_windows(K, x, y, at.window, last);
     w = kb_lshri(K, w, at.shift);
     if (a->plan->centre_tokens)
         return kb_andi(K, w, mask_of(bits, at.bit));
@@ -109,6 +114,13 @@ static val affine_pair(struct kb *k, const struct attend *a, const val *x, const
     val biased = kb_bitcast(K, code, KB_VEC(KB_F16, 2));
     unsigned middle = 0x6400u + (1u << (bits - 1 + at.bit));
     return kb_bitcast(K, kb_fsub(K, biased, kb_f16x2(K, middle | middle << 16)), KB_I32);
+}
+
+static val affine_pair(struct kb *k, const struct attend *a, const val *x, const val *y, int dim)
+{
+    int bits = a->plan->slot.value.codec.bits, last = (a->dims * bits + 31) / 32 - 1;
+    val w = two_windows(K, x, y, place_of(dim, bits).window, last);
+    return code_pair(K, a, w, dim);
 }
 
 /* One token's table element `dim` (a pair's half), as the upper half of f32 bits. */
@@ -174,6 +186,10 @@ void attend_value_operand(struct kb *k, const struct attend *a, const struct att
 {
     const struct codec *codec = &a->plan->slot.value.codec;
     for (int i = 0; i < a->shape.ke / 2; i++) {
+        if (image_is_native(a)) {
+            pairs[i] = code_pair(K, a, image_native_word(a, c->value[sub][0], i, dim), dim);
+            continue;
+        }
         const val *x = c->value[sub][2 * i], *y = c->value[sub][2 * i + 1];
         switch (codec->kind) {
         case CODEC_AFFINE: pairs[i] = affine_pair(K, a, x, y, dim); break;
