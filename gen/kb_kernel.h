@@ -36,6 +36,7 @@ val kb_opaque(struct kb *k, val x);  /* the same i32, unknown to the optimiser: 
 /* ---- roles ---- */
 /* bits shift .. shift + 31 of the 64 in hi:lo, shift < 32 */
 val kb_funnel(struct kb *k, val lo, val hi, val shift);
+val kb_bit_select(struct kb *k, unsigned mask, val x, val y); /* i32: bits of x where the mask has ones, else of y */
 val kb_mask_merge(struct kb *k, val x, unsigned mask, unsigned bits); /* i32: (x & mask) | bits */
 /* two e4m3fn (or e5m2) bytes, i16 -> i32 f16 pair; NULL where the target has no such conversion */
 val kb_fp8_pair(struct kb *k, bool e5m2, val bytes);

@@ -226,6 +226,14 @@ val kb_any(struct kb *k, val cond)
     return kb_icmpi(k, KB_NE, bits, 0);
 }
 
+val kb_bit_select(struct kb *k, unsigned mask, val x, val y)
+{
+    if (k->target->ops->bit_select)
+        return k->target->ops->bit_select(k, mask, x, y);
+    val own = kb_andi(k, x, (int)mask), other = kb_andi(k, y, (int)~mask);
+    return kb_or(k, own, other);
+}
+
 val kb_mask_merge(struct kb *k, val x, unsigned mask, unsigned bits)
 {
     if (k->target->ops->mask_merge)

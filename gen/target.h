@@ -112,6 +112,7 @@ struct target_ops {
     val (*rsqrt)(struct kb *k, val x);
     val (*rcp)(struct kb *k, val x);
     val (*byte_perm)(struct kb *k, val a, val b, unsigned selector); /* NULL: generic shifts */
+    val (*bit_select)(struct kb *k, unsigned mask, val x, val y); /* NULL: generic */
     val (*mask_merge)(struct kb *k, val x, unsigned mask, unsigned bits); /* (x & mask) | bits; NULL: generic */
     val (*fp8_pair)(struct kb *k, int e5m2, val i16); /* two e4m3fn or e5m2 bytes -> i32 f16 pair, NaN kept; NULL: none */
     val (*pack_half)(struct kb *k, val lo, val hi, int type);        /* NULL: generic */

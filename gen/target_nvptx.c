@@ -197,6 +197,13 @@ static val mask_merge(struct kb *k, val x, unsigned mask, unsigned bits)
     return kb_asm(k, KB_I32, args, 3, "lop3.b32 $0, $1, $2, $3, 0xea;", "=r,r,n,r", false);
 }
 
+/* One lop3 (0xe4: c ? a : b), of which the assembler makes two where it is given ands and an or. */
+static val bit_select(struct kb *k, unsigned mask, val x, val y)
+{
+    const val args[] = {x, y, kb_i32(k, (int)mask)};
+    return kb_asm(k, KB_I32, args, 3, "lop3.b32 $0, $1, $2, $3, 0xe4;", "=r,r,r,n", false);
+}
+
 static val fp8_pair(struct kb *k, int e5m2, val bytes)
 {
     const char *name = e5m2 ? "llvm.nvvm.e5m2x2.to.f16x2.rn" : "llvm.nvvm.e4m3x2.to.f16x2.rn";
@@ -360,6 +367,7 @@ const struct target_ops target_ops_nvptx = {
     .rsqrt = rsqrt_approx,
     .rcp = rcp_approx,
     .byte_perm = byte_perm,
+    .bit_select = bit_select,
     .mask_merge = mask_merge,
     .fp8_pair = fp8_pair,
     .pack_half = pack_half,

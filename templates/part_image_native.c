@@ -41,7 +41,7 @@ static val join_planes(struct kb *k, const val *low, val high, int w)
     if (!high)
         return x;
     high = align_high(K, high, w);
-    return kb_or(K, kb_andi(K, x, LOW_BITS), kb_andi(K, high, ~LOW_BITS));
+    return kb_bit_select(K, LOW_BITS, x, high);
 }
 
 void image_native_keys(struct kb *k, const struct attend *a, val block, int sub,
