@@ -62,7 +62,7 @@ set(KVKILN_GEN_SOURCES
   gen/native.c
   gen/output.c
   gen/pipeline.c
-  gen/plan.c
+  gen/plan.c gen/plan_print.c
   gen/plan_dense.c
   gen/request.c
   gen/slot.c
@@ -392,6 +392,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   gen/targets.def
   templates/part_arrive.h
   templates/part_attend.h templates/part_output.h templates/part_reference.h templates/part_image.h
+  templates/part_image_native.h
   templates/part_codebook.h
   templates/part_decode.h
   templates/part_dense.h

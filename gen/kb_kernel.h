@@ -55,7 +55,6 @@ void kb_bulk_init(struct kb *k, val bar, val arrivals);
 void kb_bulk_expect(struct kb *k, val bar, val bytes);
 void kb_bulk_copy(struct kb *k, val to, val from, val bytes, val bar); /* shared, global; multiples of 16 */
 void kb_bulk_wait(struct kb *k, val bar, val phase); /* until the phase of that parity (i32) has ended; by all lanes */
-void kb_bulk_arrive(struct kb *k, val bar); /* what was done before it is done for who waits */
 /* Goes on when x (i32) is there: what it was loaded from may then be overwritten by bulk copies. */
 void kb_bulk_settle(struct kb *k, val x);
 /* i64 in global memory that CTAs of a launch change together. add gives the number before; it orders all memory: what this

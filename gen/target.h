@@ -92,18 +92,16 @@ struct target_ops {
     void (*entry)(struct kb *k, const char *symbol, const char *abi, int threads);
     void (*finish)(struct kb *k); /* after the last block of an entry (may be NULL) */
     val (*shared_base)(struct kb *k);
-    val (*tid)(struct kb *k);
-    val (*cta)(struct kb *k);
+    val (*tid)(struct kb *k), (*cta)(struct kb *k);
     void (*grid_wait)(struct kb *k); /* with TF_GRID_WAIT; NULL: grids never overlap */
-    void (*barrier)(struct kb *k);
-    void (*warp_sync)(struct kb *k);
+    void (*barrier)(struct kb *k), (*warp_sync)(struct kb *k);
     val (*shuffle_xor)(struct kb *k, val x, int mask); /* i32 */
     val (*shuffle)(struct kb *k, val x, val lane);     /* i32 */
     void (*bulk_init)(struct kb *k, val bar, val arrivals); /* NULL, with the rest of these: no bulk copies */
     void (*bulk_expect)(struct kb *k, val bar, val bytes), (*bulk_copy)(struct kb *k, val to, val from, val bytes, val bar);
     void (*bulk_wait)(struct kb *k, val bar, val phase), (*bulk_settle)(struct kb *k, val x);
     val (*elect)(struct kb *k);
-    void (*bulk_arrive)(struct kb *k, val bar), (*team_barrier)(struct kb *k, int threads); /* of the CTA's first threads */
+    void (*team_barrier)(struct kb *k, int threads); /* of the CTA's first ones */
     val (*any)(struct kb *k, val cond); /* i1; NULL: by shuffles */
     val (*uniform)(struct kb *k, val x);
     val (*opaque)(struct kb *k, val x);

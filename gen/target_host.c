@@ -383,7 +383,8 @@ static val narrow_row(struct kb *k, int i)
     if (i)
         return kb_i32(k, 0);
     val column = y_index(k), odd = kb_andi(k, column, 1);
-    return kb_or(k, kb_lshri(k, column, 1), kb_shli(k, odd, 2));
+    val low = kb_lshri(k, column, 1), high = kb_shli(k, odd, 2);
+    return kb_or(k, low, high);
 }
 static val narrow_y(struct kb *k, int e) { return e ? kb_i32(k, 0) : y_index(k); }
 

@@ -152,12 +152,6 @@ static void bulk_wait(struct kb *k, val bar, val phase)
            "r,r", true);
 }
 
-static void bulk_arrive(struct kb *k, val bar)
-{
-    val at = kb_address(k, bar);
-    kb_asm(k, KB_VOID, &at, 1, "mbarrier.arrive.shared::cta.b64 _, [$0];", "r", true);
-}
-
 /* An arrival does not wait for loads of shared memory that are still on their way to registers, and
 ** the copy engine is not ordered behind them (seen as wrong results where loads queued for long); a
 ** proxy fence costs a MEMBAR and registers. So something that the assembler cannot drop depends on
@@ -288,7 +282,8 @@ static val narrow_row(struct kb *k, int i)
     if (i)
         return kb_i32(k, 0);
     val column = y_index(k), odd = kb_andi(k, column, 1);
-    return kb_or(k, kb_lshri(k, column, 1), kb_shli(k, odd, 2));
+    val low = kb_lshri(k, column, 1), high = kb_shli(k, odd, 2);
+    return kb_or(k, low, high);
 }
 static val narrow_y(struct kb *k, int e) { return e ? kb_i32(k, 0) : y_index(k); }
 
@@ -355,7 +350,6 @@ const struct target_ops target_ops_nvptx = {
     .bulk_expect = bulk_expect,
     .bulk_copy = bulk_copy,
     .bulk_wait = bulk_wait,
-    .bulk_arrive = bulk_arrive,
     .team_barrier = team_barrier,
     .elect = elect,
     .bulk_settle = bulk_settle,

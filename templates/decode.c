@@ -139,19 +139,6 @@ static void load_query(struct kb *k, struct attend *a, struct place *w, val tile
     attend_row_scales(K, a);
 }
 
-/* For the reduction: where the sequence's partial results begin, and how many splits they are of. */
-static void tell_splits(struct kb *k, const struct place *w)
-{
-    val map = kb_param(K, "map"), other = kb_or(K, kb_tid(K), w->share.split);
-    other = kb_or(K, other, kb_or(K, w->rows.first, w->block));
-    val first = kb_icmpi(K, KB_EQ, other, 0);
-    struct kb_if tells = kb_if(K, kb_and(K, first, kb_not(K, kb_is_null(K, map))));
-    val at = kb_shli(K, kb_zext(K, w->share.sequence, KB_I64), 3);
-    kb_store(K, w->share.place, kb_offset(K, map, at), 4);
-    kb_store(K, w->share.count, kb_offseti(K, kb_offset(K, map, at), 4), 4);
-    kb_endif(K, &tells);
-}
-
 /* Until kb_grid_wait nothing of global memory is touched; pages begin to come before the query is read. */
 void template_decode(struct kb *k)
 {
@@ -171,7 +158,7 @@ void template_decode(struct kb *k)
     place_look_up(K, &w, &steps);
     a.length = w.share.length;
     attend_table(K, &a, w.share.sequence);
-    tell_splits(K, &w);
+    place_tell(K, &w);
     if (p->last_joins)
         place_arrive(K, &w);
     place_range(K, &a, &w, &steps, &start, &end);

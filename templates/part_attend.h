@@ -56,8 +56,7 @@ struct attend {
     val y_token, k_token[ATTEND_TOKENS], result_token[8]; /* i32: tokens of rows y, k_index(e), result_y(e) in images */
     val v_steps[ATTEND_TOKENS]; /* i32 bytes to k_token[e] */
     int tokens_8;          /* tokens from that of a row to that of the row 8 later */
-    void (*after_keys)(struct kb *k, void *data, const val *products); /* NULL, or called once keys were used */
-    void *after_data;
+    void (*after_keys)(struct kb *k, void *data, const val *products), *after_data; /* NULL, or called once keys were used */
     val row_sum[ATTEND_ROWS];             /* f32: sum of the row's elements, scaled as its operand; affine keys */
     val position[ATTEND_ROWS];            /* i32: of the row's token in its sequence */
     val slope[ATTEND_ROWS], soft_cap;     /* f32: of kernels with these options, in log2 units */

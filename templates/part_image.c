@@ -4,6 +4,8 @@
 */
 #include "part_image.h"
 
+#include "../gen/kb_group.h"
+
 #include "part_image_native.h"
 #include "part_reference.h"
 
@@ -263,7 +265,8 @@ void attend_image_produce(struct kb *k, const struct attend *a, const struct ima
     const struct plan *p = a->plan;
     struct image all = *im;
     all.ring = im->all;
-    val some = kb_and(K, kb_icmpi(K, KB_NE, im->tokens, 0), kb_icmp(K, KB_SLT, start, end));
+    val some = kb_icmp(K, KB_SLT, start, end), copied = kb_icmpi(K, KB_NE, im->tokens, 0);
+    some = kb_and(K, some, copied);
     val first = kb_icmpi(K, KB_EQ, kb_tid(K), (long long)p->warps * kb_warp_size(K));
     struct kb_if one = kb_if(K, kb_and(K, some, first));
     struct produce c = {start, kb_i32(K, 0), kb_i32(K, 0), kb_i32(K, 1), {NULL}};
@@ -278,7 +281,8 @@ void attend_image_produce(struct kb *k, const struct attend *a, const struct ima
     val slot = kb_add(K, kb_muli(K, c.group, p->images), c.index);
     val bar = kb_muli(K, slot, BAR_BYTES);
     kb_bulk_wait(K, kb_offset(K, im->all_empty, bar), c.phase); /* at once, the first time */
-    fill(K, a, &all, pages, kb_mul(K, slot, im->step_bytes), kb_offset(K, im->bars, bar));
+    val to = kb_mul(K, slot, im->step_bytes), full = kb_offset(K, im->bars, bar);
+    fill(K, a, &all, pages, to, full);
     next_step(K, p, im, &c);
     kb_loop_end(K, &loop);
     kb_endif(K, &one);
@@ -396,7 +400,7 @@ static void settle(struct kb *k, const struct between *b, const val *products)
 static void give_back(struct kb *k, const struct between *b)
 {
     struct kb_if one = kb_if(K, kb_icmpi(K, KB_EQ, kb_lane(K), 0));
-    kb_bulk_arrive(K, kb_offset(K, b->im->empty, kb_muli(K, b->at->index, BAR_BYTES)));
+    kb_arrive(K, kb_offset(K, b->im->empty, kb_muli(K, b->at->index, BAR_BYTES)));
     kb_endif(K, &one);
     kb_warp_sync(K);
 }

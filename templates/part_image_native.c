@@ -13,7 +13,8 @@ static void plane_words(struct kb *k, val block, const struct plane *plane, int 
                         val *words)
 {
     int unit = plane->unit, n = unit / 4;
-    val cell = kb_offset(K, kb_offseti(K, block, plane->at), kb_muli(K, kb_lane(K), unit));
+    val first = kb_offseti(K, block, plane->at), own = kb_muli(K, kb_lane(K), unit);
+    val cell = kb_offset(K, first, own);
     for (int i = 0; i * unit < plane->bytes; i++) {
         val at = kb_offseti(K, cell, (long long)(i * rows * NATIVE_LANES + half * CELLS) * unit);
         if (n <= 1) {

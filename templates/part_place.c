@@ -116,3 +116,15 @@ void place_range(struct kb *k, struct attend *a, const struct place *w, const st
     val skipped = kb_shl(K, kb_lshr(K, unseen, a->stride_log), a->stride_log);
     *start = kb_add(K, begin, skipped);
 }
+
+void place_tell(struct kb *k, const struct place *w)
+{
+    val map = kb_param(K, "map"), other = kb_or(K, kb_tid(K), w->share.split);
+    other = kb_or(K, other, kb_or(K, w->rows.first, w->block));
+    val first = kb_icmpi(K, KB_EQ, other, 0);
+    struct kb_if tells = kb_if(K, kb_and(K, first, kb_not(K, kb_is_null(K, map))));
+    val at = kb_shli(K, kb_zext(K, w->share.sequence, KB_I64), 3);
+    kb_store(K, w->share.place, kb_offset(K, map, at), 4);
+    kb_store(K, w->share.count, kb_offseti(K, kb_offset(K, map, at), 4), 4);
+    kb_endif(K, &tells);
+}

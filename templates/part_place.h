@@ -24,6 +24,8 @@ struct place {
 struct place place_find(struct kb *k);
 /* The rest. By all threads, outside any branch; a CTA with nothing to do ends here. */
 void place_look_up(struct kb *k, struct place *w, const struct spread *s);
+/* For the reduction: where the sequence's partial results begin, and how many splits they are of. */
+void place_tell(struct kb *k, const struct place *w);
 /* plan->last_joins: word, arrives; by all threads. */
 void place_arrive(struct kb *k, struct place *w);
 /* Visible keys of the lane's rows; [start, end) of this split, no further than any row sees. */

@@ -296,7 +296,7 @@ def check_entry(text, entry, wgmma):
     if abi_name in ("decode", "unified"):
         require(("mma.sync" in block.group(2)) != wgmma, f"{abi_name}: mma.sync is {'there' if wgmma else 'missing'}")
         require(("wgmma.mma_async" in block.group(2)) == wgmma, f"{abi_name}: wgmma is {'missing' if wgmma else 'there'}")
-    if abi_name == "decode":  # an addition by itself orders nothing
+    if abi_name == "decode" and "atom." in block.group(2):  # an addition by itself orders nothing
         require(re.search(r"fence\.acq_rel\.gpu;\s+atom\.[^;]*add[^;]*;\s+fence\.acq_rel\.gpu;", block.group(2)),
                 "decode: no arrival between two fences")
 
