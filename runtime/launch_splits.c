@@ -35,7 +35,7 @@ enum {
     MAP_BYTES = 8,
     WORD_BYTES = 8,
     JOINED_SPLITS = 16,       /* of a row on the average, and */
-    JOINED_BYTES = 160 << 10, /* of partial rows a CTA, that its last may join by itself */
+    JOINED_BYTES = 32 << 10,  /* of partial rows a CTA, that its last may join by itself */
     WORKSPACE_ALIGNMENT = 16,
     EIGHT = 8 /* threads of a reduction that take neighbouring dims */
 };
