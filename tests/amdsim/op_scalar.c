@@ -107,6 +107,8 @@ SOP(s_nlt_f32, 0, !(as_float(u) < as_float(v)))
 SOP(s_nle_f32, 0, !(as_float(u) <= as_float(v)))
 SOP(s_ngt_f32, 0, !(as_float(u) > as_float(v)))
 SOP(s_nge_f32, 0, !(as_float(u) >= as_float(v)))
+SOP(s_o_f16, 0, !isnan(half_value(u & 0xffff)) && !isnan(half_value(v & 0xffff)))
+SOP(s_u_f16, 0, isnan(half_value(u & 0xffff)) || isnan(half_value(v & 0xffff)))
 
 static uint32_t reversed(uint32_t a)
 {
