@@ -411,6 +411,10 @@ static void add_conversions(struct list *list)
                 add(list, &m, what, bodies[from], v, FAULT_NONE, v != core);
             turn++;
         }
+    /* the other branch of a kernel that runs above: its loads are of another kind on gfx12 */
+    struct num_model m = model_of(0, 256, 2, 0, 0);
+    m.spec = ref_spec_find("turboquant_4bit_nc");
+    add(list, &m, "convert_from_native", check_convert_native, 1, FAULT_NONE, 0);
 }
 
 /* KV heads as CTAs share them out: one, an odd number, as many as a CTA takes, more. */
