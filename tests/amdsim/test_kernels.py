@@ -128,6 +128,8 @@ def target_jobs(device, full):
     yield numeric(device, "in order", None if full else f"{page}/1")
     yield numeric(device, "backwards, rough", f"{page}/*" if full else f"{page}/0",
                   AMDSIM_BACKWARDS="1", AMDSIM_JITTER="1")
+    if not full:  # work that is shared out over sequences of different lengths: a search that no other case of the core takes
+        yield numeric(device, "ragged", "ragged_batches_are_spread/*.p16")
     yield samples(device, "samples", sorted(glob.glob(f"{ROOT}/tests/data/*.safetensors")))
     golden = sorted(glob.glob(f"{ROOT}/../shared/golden/*.safetensors"))
     if full and golden:
