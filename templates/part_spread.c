@@ -192,8 +192,8 @@ static struct share find_searched(struct kb *k, const struct spread *s, val slot
     };
 }
 
-/* Every warp looks at the first sequences by itself: where they are all, and of equal length, nothing is searched and no warp
-** waits for another. */
+/* Every warp looks at the first sequences by itself: where they are all, and of equal length,
+** nothing is searched and no warp waits for another. */
 struct share spread_find(struct kb *k, const struct spread *s, val slot)
 {
     val length, own = steps_of(K, s, kb_lane(K), &length), zero = kb_i32(K, 0);
