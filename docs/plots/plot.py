@@ -6,7 +6,8 @@ plot.py --out DIR [--peers peers.json] [--peak TFLOPS] FILE.json...
 
 FILE is what `kvkiln bench suite --json` or `kvkiln bench KIND --json` wrote. Makes in DIR
   roofline.svg     operations a second against operations a byte, below the copy bandwidth of the same run
-  decode_time.svg  time of a decode step against the context, one line a preset, layout, gqa and batch
+  decode_time.svg  time of a decode step against the context, one line a preset, layout, gqa and batch; those of one context
+                   only where there are no others
 Points that were not verified are left out, and so is a plot without points (exit status 1 if both are).
 """
 import argparse
@@ -92,6 +93,8 @@ def decode_time(runs, peers, path):
     series = {n: (sorted(points.items()), "linespoints lw 2 pt 7 ps 0.6") for n, points in sorted(series.items())}
     if not series:
         return 0
+    lines = {n: points for n, points in series.items() if len(points[0]) > 1}
+    series = lines or series  # points of one context, of a whole suite, would hide the lines
     for peer in peers:
         series[f"{peer['name']}, batch {peer['batch']}"] = (peer["points"], "linespoints dt 2 pt 6 ps 0.6")
     text = (f"set title {quoted('Decode step: ' + devices(runs))}\nset logscale xy 2\nset key outside right\n"
