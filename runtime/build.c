@@ -13,7 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILE_MOST = 1 << 20 };
+enum {
+    TILE_MOST = 1 << 20,
+    REDUCE_EIGHT = 8 /* threads of a reduction that work together: launches count in them */
+};
 
 void kernel_free(kvk_context *ctx, struct kernel *k)
 {
@@ -106,6 +109,10 @@ static kvk_status load(kvk_context *ctx, struct kernel *k, const char *kind, kvk
         status = find_entry(ctx, k, kind, &k->main, err);
     if (!status && strcmp(kind, "decode") == 0)
         status = find_entry(ctx, k, "reduce", &k->reduce, err);
+    if (!status && k->reduce.threads % REDUCE_EIGHT)
+        status = ERR(err, KVK_E_OBJECT,
+                     "kernel %s: manifest: entry reduce has %d threads, no multiple of %d", k->name,
+                     (int)k->reduce.threads, REDUCE_EIGHT);
     long long waits = 0;
     object_get_int(&k->object, "last_joins", &k->last_joins);
     object_get_int(&k->object, "grid_wait", &waits);

@@ -472,6 +472,21 @@ static void heads_of_images_divide_a_step(void **state)
     }
 }
 
+/* Launches of a reduction count threads by eights: fewer divided by zero. */
+static void threads_of_a_reduction_come_in_eights(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"entry reduce k_reduce 4 0", "entry reduce k_reduce 7 0",
+                                        "entry reduce k_reduce 12 0"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        kvk_context *ctx = rt_open(NULL);
+        rt_generator.drop = "entry reduce k_reduce 64 0";
+        rt_generator.extra = lines[i];
+        expect_failure(ctx, rt_model(), KVK_E_OBJECT, "no multiple of 8");
+        kvk_close(ctx);
+    }
+}
+
 static void old_driver_gets_ptx(void **state)
 {
     (void)state;
@@ -617,6 +632,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(missing_generator_says_what_is_missing, setup),
         cmocka_unit_test_setup(manifests_must_be_whole, setup),
         cmocka_unit_test_setup(heads_of_images_divide_a_step, setup),
+        cmocka_unit_test_setup(threads_of_a_reduction_come_in_eights, setup),
         cmocka_unit_test_setup(numbers_of_manifests_are_bounded, setup),
         cmocka_unit_test_setup(old_driver_gets_ptx, setup),
         cmocka_unit_test_setup(models_are_checked, setup),
