@@ -351,7 +351,9 @@ static bool images_help(const struct plan *p)
 static bool few_warps(const struct plan *p)
 {
     bool plain = p->spec.key.kind == CODEC_FLOAT && p->geo.layout != LAYOUT_AOS;
-    return plain || p->slot.key.norm_at_read || p->geo.head_size > 128;
+    bool wide =
+        p->geo.layout == LAYOUT_AOS && p->geo.gqa > 4; /* k8v4: 128 registers spilled 8 bytes */
+    return plain || wide || p->slot.key.norm_at_read || p->geo.head_size > 128;
 }
 
 static int image_warps(const struct plan *p) { return few_warps(p) ? 8 : 16; }
@@ -364,10 +366,12 @@ static int image_steps(const struct plan *p)
 ** then, and 16384 registers. (nvJitLink ignores setmaxnreg.) */
 static void plan_producer(struct plan *p)
 {
-    p->producer = plan_pick(p, PLAN_producer, p->bulk && p->warps < 16);
+    bool tight =
+        p->geo.layout == LAYOUT_AOS && p->geo.head_size > 128; /* 168 registers would spill */
+    p->producer = plan_pick(p, PLAN_producer, p->bulk && p->warps < 16 && !tight);
     plan_because(p, "producer", "%s",
-            p->producer ? "no reader of a slot falls behind by asking for its next pages"
-                        : "readers take turns in asking for pages");
+                 p->producer ? "no reader of a slot falls behind by asking for its next pages"
+                             : "readers take turns in asking for pages");
 }
 
 static void plan_images(struct plan *p, bool wanted)

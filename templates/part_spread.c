@@ -162,54 +162,37 @@ static void search(struct kb *k, const struct spread *s, val slot, val facts)
     kb_loop_end(K, &loop);
 }
 
-/* Sequences of equal length: as many slots for each, as far as each slot has something to do. */
-static struct share find_even(struct kb *k, val slot, val steps, val length)
+/* One sequence: all slots are for it, as far as each has something to do. */
+static struct share find_single(struct kb *k, const struct spread *s, val slot)
 {
-    val sequences = kb_param(K, "sequences"), least = kb_param(K, "least");
-    val most = kb_udiv(K, kb_param(K, "spread"), sequences);
-    val n = kb_smin(K, share_of(K, steps, least), most);
-    struct share even = {.count = kb_smax(K, n, kb_i32(K, 1)), .length = length};
-    val sequence = kb_udiv(K, slot, even.count), none = kb_i32(K, -1);
-    even.place = kb_mul(K, sequence, even.count);
-    even.split = kb_sub(K, slot, even.place);
-    even.sequence = kb_select(K, kb_icmp(K, KB_SLT, sequence, sequences), sequence, none);
-    return even;
+    struct share one = {.split = slot, .place = kb_i32(K, 0)};
+    val steps = steps_of(K, s, kb_i32(K, 0), &one.length);
+    val n = kb_smin(K, share_of(K, steps, kb_param(K, "least")), kb_param(K, "spread"));
+    one.count = kb_smax(K, n, kb_i32(K, 1));
+    one.sequence = kb_select(K, kb_icmp(K, KB_SLT, slot, one.count), kb_i32(K, 0), kb_i32(K, -1));
+    return one;
 }
 
-static struct share find_searched(struct kb *k, const struct spread *s, val slot)
+struct share spread_find(struct kb *k, const struct spread *s, val slot)
 {
     val facts = kb_shared(K, 4 * FACTS, 16);
+    struct kb_if single = kb_if(K, kb_icmpi(K, KB_EQ, kb_param(K, "sequences"), 1));
+    struct share one = find_single(K, s, slot), many;
+    kb_else(K, &single);
     struct kb_if first = kb_if(K, kb_icmpi(K, KB_EQ, kb_warp(K), 0));
     search(K, s, slot, facts);
     kb_endif(K, &first);
     kb_barrier(K);
-    return (struct share){
-        .sequence = kb_load(K, KB_I32, kb_offseti(K, facts, 4 * SEQUENCE), 4),
-        .split = kb_load(K, KB_I32, kb_offseti(K, facts, 4 * SPLIT), 4),
-        .count = kb_load(K, KB_I32, kb_offseti(K, facts, 4 * COUNT), 4),
-        .length = kb_load(K, KB_I32, kb_offseti(K, facts, 4 * LENGTH), 4),
-        .place = kb_load(K, KB_I32, kb_offseti(K, facts, 4 * PLACE), 4),
-    };
-}
-
-/* Every warp looks at the first sequences by itself: where they are all, and of equal length,
-** nothing is searched and no warp waits for another. */
-struct share spread_find(struct kb *k, const struct spread *s, val slot)
-{
-    val length, own = steps_of(K, s, kb_lane(K), &length), zero = kb_i32(K, 0);
-    val first = kb_shuffle(K, own, zero), all = kb_shuffle(K, length, zero);
-    val exists = kb_icmp(K, KB_SLT, kb_lane(K), kb_param(K, "sequences"));
-    val differs = kb_and(K, exists, kb_icmp(K, KB_NE, length, all));
-    val more = kb_icmpi(K, KB_SGT, kb_param(K, "sequences"), kb_warp_size(k));
-    struct kb_if uneven = kb_if(K, kb_any(K, kb_or(K, differs, more)));
-    struct share many = find_searched(K, s, slot);
-    kb_else(K, &uneven);
-    struct share even = find_even(K, slot, first, all);
-    kb_endif(K, &uneven);
-    many.sequence = kb_merge(K, &uneven, many.sequence, even.sequence);
-    many.split = kb_merge(K, &uneven, many.split, even.split);
-    many.count = kb_merge(K, &uneven, many.count, even.count);
-    many.length = kb_merge(K, &uneven, many.length, even.length);
-    many.place = kb_merge(K, &uneven, many.place, even.place);
+    many.sequence = kb_load(K, KB_I32, kb_offseti(K, facts, 4 * SEQUENCE), 4);
+    many.split = kb_load(K, KB_I32, kb_offseti(K, facts, 4 * SPLIT), 4);
+    many.count = kb_load(K, KB_I32, kb_offseti(K, facts, 4 * COUNT), 4);
+    many.length = kb_load(K, KB_I32, kb_offseti(K, facts, 4 * LENGTH), 4);
+    many.place = kb_load(K, KB_I32, kb_offseti(K, facts, 4 * PLACE), 4);
+    kb_endif(K, &single);
+    many.sequence = kb_merge(K, &single, one.sequence, many.sequence);
+    many.split = kb_merge(K, &single, one.split, many.split);
+    many.count = kb_merge(K, &single, one.count, many.count);
+    many.length = kb_merge(K, &single, one.length, many.length);
+    many.place = kb_merge(K, &single, one.place, many.place);
     return many;
 }
