@@ -94,6 +94,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_encode_block.c
   templates/part_encode_codebook.c
   templates/part_encode_float.c
+  templates/part_eights.c
   templates/part_finite.c
   templates/part_index.c
   templates/part_items.c
@@ -397,6 +398,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_decode.h
   templates/part_dense.h
   templates/part_encode.h
+  templates/part_eights.h
   templates/part_finite.h
   templates/part_index.h
   templates/part_items.h

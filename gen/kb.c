@@ -407,6 +407,12 @@ val kb_pack_half(struct kb *k, val lo, val hi, int type)
     return kb_or(k, kb_zext(k, a, KB_I32), high);
 }
 
+val kb_pack_finite(struct kb *k, val lo, val hi)
+{
+    bool there = k->target->flags & TF_FP8_CVT && k->target->ops->pack_finite;
+    return there ? k->target->ops->pack_finite(k, lo, hi) : NULL;
+}
+
 /* ---- vectors ---- */
 
 val kb_extract(struct kb *k, val v, int i)

@@ -108,6 +108,7 @@ val kb_fptosi(struct kb *k, val a);
 val kb_to_f32(struct kb *k, val a);        /* f16 or bf16 scalar, exact */
 /* f32 -> KB_F16 or KB_BF16, RNE, subnormals kept, overflow to infinity */
 val kb_to_half(struct kb *k, val a, int type);
+val kb_pack_finite(struct kb *k, val lo, val hi); /* the same of f16, +-65504 where larger, NaN kept; NULL: the target has none */
 val kb_pack_half(struct kb *k, val lo, val hi, int type); /* two f32 -> i32 holding two f16 or bf16, lo in bits 0-15 */
 
 /* ---- vectors ---- */

@@ -94,8 +94,8 @@ void plan_pairs(struct plan *p)
     bool shared = in_eight_lanes(key) && in_eight_lanes(value);
     p->pair_lanes = shared ? PAIR_LANES : warp;
     int held = (size + p->pair_lanes - 1) / p->pair_lanes, most = PAIR_ELEMENTS / held;
-    p->pair_turns = most < 1 ? 1 : most > PAIR_TURNS ? PAIR_TURNS : most;
-    p->shuffled = p->target->family == FAMILY_NVPTX && p->spec.key.kind == CODEC_CODEBOOK;
+    p->pair_turns = !shared || most < 1 ? 1 : most > PAIR_TURNS ? PAIR_TURNS : most;
+    p->shuffled = shared && p->target->family == FAMILY_NVPTX && p->spec.key.kind == CODEC_CODEBOOK;
     p->vectors = p->warps * (warp / p->pair_lanes) * p->pair_turns;
     plan_because(p, "pair_lanes", "%s",
                  shared ? "eight lanes a vector: rows by 16 bytes, fewer shuffles a rotation"

@@ -114,6 +114,7 @@ struct target_ops {
     val (*mask_merge)(struct kb *k, val x, unsigned mask, unsigned bits); /* (x & mask) | bits; NULL: generic */
     val (*fp8_pair)(struct kb *k, int e5m2, val i16); /* two e4m3fn or e5m2 bytes -> i32 f16 pair, NaN kept; NULL: none */
     val (*pack_half)(struct kb *k, val lo, val hi, int type);        /* NULL: generic */
+    val (*pack_finite)(struct kb *k, val lo, val hi);                /* f16, saturated; with TF_FP8_CVT; NULL: none */
     const struct matrix_ops *matrix, *narrow; /* narrow may be NULL */
     const struct group_ops *group;            /* NULL: no kernels of groups */
 };

@@ -212,6 +212,13 @@ static val pack_half(struct kb *k, val lo, val hi, int type)
     return kb_bitcast(k, r, KB_I32);
 }
 
+/* PTX 8.1, which the targets with conversions of FP8 have. */
+static val pack_finite(struct kb *k, val lo, val hi)
+{
+    return kb_asm(k, KB_I32, (const val[]){hi, lo}, 2, "cvt.rn.satfinite.f16x2.f32 $0, $1, $2;",
+                  "=r,f,f", false);
+}
+
 /* ---- matrix role ---- */
 
 static val group_of(struct kb *k) { return kb_andi(k, kb_lane(k), 3); }
@@ -365,6 +372,7 @@ const struct target_ops target_ops_nvptx = {
     .mask_merge = mask_merge,
     .fp8_pair = fp8_pair,
     .pack_half = pack_half,
+    .pack_finite = pack_finite,
     .matrix = &matrix_nvptx,
     .narrow = &matrix_nvptx_narrow,
     .group = &group_nvptx,

@@ -5,7 +5,9 @@
 */
 #include "templates.h"
 
+#include "part_codebook.h"
 #include "part_decode.h"
+#include "part_eights.h"
 #include "part_finite.h"
 #include "part_rowpair.h"
 
@@ -122,50 +124,126 @@ static void find_tokens(struct kb *k, struct pairs *p)
     }
 }
 
-/* The rotation costs shuffles, so it has a branch of its own. */
-static void rotate_back(struct kb *k, struct rowvec *v, int n)
+/* One side of the call. */
+struct rows {
+    const struct pairs *pairs;
+    const struct side *side;
+    val (*row_of)(struct kb *, const struct rowpair *);
+    val table; /* a codebook's, if lanes hold it */
+    struct eights codes[TURNS];
+};
+
+static void store_row(struct kb *k, const struct rows *r, int i, const struct rowvec *v, bool by_16)
 {
-    struct rowvec turned[TURNS];
-    val flag = kb_param(K, "rotate_back");
-    struct kb_if back = kb_if(K, kb_icmpi(K, KB_NE, flag, 0));
-    for (int i = 0; i < n; i++) {
-        turned[i] = v[i];
-        rotate(k, &turned[i]);
-    }
-    kb_endif(K, &back);
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < v[i].e; j++)
-            v[i].x[j] = kb_merge(K, &back, turned[i].x[j], v[i].x[j]);
+    val row = r->row_of(k, &r->pairs->at[i]);
+    struct kb_if exists = kb_if(K, r->pairs->exists[i]);
+    rowvec_store_shared(k, v, rowpair_type(k), row, by_16);
+    kb_endif(K, &exists);
 }
 
-/* Skipped if the caller gave no tensor for it. */
-static void dequant_side(struct kb *k, const struct side *side, const struct pairs *p,
-                         const char *name, val (*row_of)(struct kb *, const struct rowpair *))
+static void share(struct kb *k, const struct side *side, struct rowvec *v)
 {
-    struct rowvec v[TURNS];
-    int type = rowpair_type(k), lanes = kb_plan(k)->pair_lanes;
-    bool shared = lanes < kb_warp_size(k);
+    rowvec_share(k, v, side->head_size, kb_plan(k)->pair_lanes);
+}
+
+/* Vector after vector: only what was loaded is held for all of them. */
+static void shared_rows(struct kb *k, const struct rows *r, bool back, bool by_16)
+{
+    for (int i = 0; i < r->pairs->n; i++) {
+        struct rowvec v;
+        share(k, r->side, &v);
+        eights_decode(k, &r->pairs->token[i], r->side, &r->codes[i], r->table, &v);
+        if (back)
+            rotate(k, &v);
+        store_row(k, r, i, &v, by_16);
+    }
+}
+
+/* The rotation costs shuffles, so it has a branch of its own. */
+static void rotated_rows(struct kb *k, const struct rows *r, bool by_16)
+{
+    bool rotated = r->side->codec.rotation == ROTATION_HADAMARD;
+    if (!rotated) {
+        shared_rows(k, r, false, by_16);
+        return;
+    }
+    struct kb_if back = kb_if(K, kb_icmpi(K, KB_NE, kb_param(K, "rotate_back"), 0));
+    shared_rows(k, r, true, by_16);
+    kb_else(K, &back);
+    shared_rows(k, r, false, by_16);
+    kb_endif(K, &back);
+}
+
+/* Rows that begin at multiples of 16 bytes are written by as many. */
+static void all_rows(struct kb *k, const struct rows *r, const char *data, const char *row_stride,
+                     const char *head_stride)
+{
+    val base = kb_param(K, data),
+        strides = kb_or(K, kb_param(K, row_stride), kb_param(K, head_stride));
+    val apart = kb_or(K, kb_address_bits(K, base, 15), kb_andi(K, kb_trunc(K, strides, KB_I32), 7));
+    struct kb_if wanted = kb_if(K, kb_not(K, kb_is_null(K, base)));
+    struct kb_if units = kb_if(K, kb_icmpi(K, KB_EQ, apart, 0));
+    rotated_rows(k, r, true);
+    kb_else(K, &units);
+    rotated_rows(k, r, false);
+    kb_endif(K, &units);
+    kb_endif(K, &wanted);
+}
+
+static void load_rows(struct kb *k, const struct pairs *p, const struct side *side, struct rows *r)
+{
+    *r = (struct rows){.pairs = p, .side = side};
+    if (kb_plan(k)->shuffled && side->codec.kind == CODEC_CODEBOOK) {
+        float centroids[SPEC_MAX_CENTROIDS];
+        codebook_of_side(side, centroids);
+        r->table = codebook_lanes(k, centroids, side->codec.bits);
+    }
+    for (int i = 0; i < p->n; i++) {
+        struct rowvec v;
+        share(k, side, &v);
+        eights_load(k, &p->token[i], side, &v, &r->codes[i]);
+    }
+}
+
+/* Both sides' loads are under way before the first is decoded. */
+static void shared_sides(struct kb *k, const struct pairs *p)
+{
+    const struct slot *slot = &kb_plan(k)->slot;
+    struct rows key, value;
+    if (slot->key.head_size)
+        load_rows(k, p, &slot->key, &key);
+    if (slot->value.head_size)
+        load_rows(k, p, &slot->value, &value);
+    key.row_of = rowpair_key;
+    value.row_of = rowpair_value;
+    if (slot->key.head_size)
+        all_rows(k, &key, "key", "key_row", "key_head");
+    if (slot->value.head_size)
+        all_rows(k, &value, "value", "value_row", "value_head");
+}
+
+/* A warp a vector. Skipped if the caller gave no tensor for it. */
+static void one_row(struct kb *k, const struct side *side, const struct pairs *p, const char *name,
+                    val (*row_of)(struct kb *, const struct rowpair *))
+{
+    struct rowvec v, turned;
     struct kb_if wanted = kb_if(K, kb_not(K, kb_is_null(K, kb_param(K, name))));
-    for (int i = 0; i < p->n; i++) {
-        if (shared)
-            rowvec_share(k, &v[i], side->head_size, lanes);
-        else
-            rowvec_make(k, &v[i], side->head_size);
-        decode_side(k, side, &p->token[i], &v[i]);
+    rowvec_make(k, &v, side->head_size);
+    decode_side(k, side, &p->token[0], &v);
+    if (side->codec.rotation == ROTATION_HADAMARD) {
+        struct kb_if back = kb_if(K, kb_icmpi(K, KB_NE, kb_param(K, "rotate_back"), 0));
+        turned = v;
+        rotate(k, &turned);
+        kb_endif(K, &back);
+        for (int j = 0; j < v.e; j++)
+            v.x[j] = kb_merge(K, &back, turned.x[j], v.x[j]);
     }
-    if (side->codec.rotation == ROTATION_HADAMARD)
-        rotate_back(k, v, p->n);
-    for (int i = 0; i < p->n; i++) {
-        for (int j = 0; type == KB_F16 && j < v[i].e; j++)
-            v[i].x[j] = saturate(K, v[i].x[j]);
-        val row = row_of(k, &p->at[i]);
-        struct kb_if exists = kb_if(K, p->exists[i]);
-        if (shared)
-            rowvec_store_units(k, &v[i], type, row);
-        else
-            rowvec_store(k, &v[i], type, row);
-        kb_endif(K, &exists);
-    }
+    for (int j = 0; rowpair_type(k) == KB_F16 && j < v.e; j++)
+        v.x[j] = saturate(K, v.x[j]);
+    val row = row_of(k, &p->at[0]);
+    struct kb_if exists = kb_if(K, p->exists[0]);
+    rowvec_store(k, &v, rowpair_type(k), row);
+    kb_endif(K, &exists);
     kb_endif(K, &wanted);
 }
 
@@ -175,8 +253,12 @@ void template_dequant(struct kb *k)
     struct pairs p;
     find_pairs(k, &p);
     find_tokens(k, &p);
+    if (plan->pair_lanes < kb_warp_size(k)) {
+        shared_sides(k, &p);
+        return;
+    }
     if (plan->slot.key.head_size)
-        dequant_side(k, &plan->slot.key, &p, "key", rowpair_key);
+        one_row(k, &plan->slot.key, &p, "key", rowpair_key);
     if (plan->slot.value.head_size)
-        dequant_side(k, &plan->slot.value, &p, "value", rowpair_value);
+        one_row(k, &plan->slot.value, &p, "value", rowpair_value);
 }

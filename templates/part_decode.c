@@ -83,11 +83,14 @@ static void decode_codebook(struct kb *k, const struct side *side, const struct 
 {
     float centroids[SPEC_MAX_CENTROIDS];
     codebook_of_side(side, centroids);
-    val held = kb_plan(k)->shuffled ? codebook_lanes(k, centroids, side->codec.bits) : NULL;
     for (int i = 0; i < v->e; i++)
-        v->x[i] = held ? kb_shuffle(K, held, code[i])
-                       : codebook_pick(k, centroids, side->codec.bits, code[i]);
-    val scalar = slot_read_field(k, token, side, 0);
+        v->x[i] = codebook_pick(k, centroids, side->codec.bits, code[i]);
+    val norm = slot_read_field(k, token, side, 0);
+    decode_norm(k, side, norm, v);
+}
+
+void decode_norm(struct kb *k, const struct side *side, val norm, struct rowvec *v)
+{
     if (side->norm_at_read) {
         val sum = rowvec_sum_squares(k, v);
         val little = kb_f32(K, 1e-16), one = kb_f32(K, 1);
@@ -98,7 +101,7 @@ static void decode_codebook(struct kb *k, const struct side *side, const struct 
             v->x[i] = kb_fmul(K, v->x[i], inverse);
     }
     for (int i = 0; i < v->e; i++)
-        v->x[i] = kb_fmul(K, v->x[i], scalar);
+        v->x[i] = kb_fmul(K, v->x[i], norm);
 }
 
 static void decode_affine(struct kb *k, const struct side *side, const struct slot_token *token,

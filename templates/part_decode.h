@@ -11,6 +11,9 @@
 /* Fills v->x; a rotated side comes out in the rotated basis. Fields are made finite first. */
 void decode_side(struct kb *k, const struct side *side, const struct slot_token *token, struct rowvec *v);
 
+/* Unit vectors of centroids times the norm; sums of squares first, where the format has them when it is read. */
+void decode_norm(struct kb *k, const struct side *side, val norm, struct rowvec *v);
+
 /* One code of up to 16 bits as f32, exact, without fields or scales: a float, or E2M1. */
 val decode_float(struct kb *k, enum float_format format, val code);
 val decode_e2m1(struct kb *k, val code);

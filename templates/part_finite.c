@@ -19,3 +19,14 @@ val to_row(struct kb *k, val x, int type)
     val inside = type == KB_F16 ? saturate(K, x) : x;
     return kb_to_half(K, inside, type);
 }
+
+val to_row_pair(struct kb *k, val lo, val hi, int type)
+{
+    if (type != KB_F16)
+        return kb_pack_half(K, lo, hi, type);
+    val pair = kb_pack_finite(K, lo, hi);
+    if (pair)
+        return pair;
+    val first = saturate(K, lo), second = saturate(K, hi);
+    return kb_pack_half(K, first, second, type);
+}

@@ -12,4 +12,7 @@ val saturate(struct kb *k, val x);
 /* An f32 to KB_F16, saturated, or KB_BF16. */
 val to_row(struct kb *k, val x, int type);
 
+/* Two f32 to one such pair. */
+val to_row_pair(struct kb *k, val lo, val hi, int type);
+
 #endif

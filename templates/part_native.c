@@ -171,6 +171,12 @@ static void load8(struct kb *k, const struct slot_token *t, const struct side *s
         load_key(K, &p, once, words);
 }
 
+void native_load8(struct kb *k, const struct slot_token *t, const struct side *side, val m,
+                  val words[2])
+{
+    load8(K, t, side, m, true, words);
+}
+
 void native_load(struct kb *k, const struct slot_token *t, const struct side *side,
                  const struct rowvec *v, val *code)
 {

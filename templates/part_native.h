@@ -20,6 +20,9 @@ void native_store(struct kb *k, const struct slot_token *token, const struct sid
                   const val *code);
 void native_load(struct kb *k, const struct slot_token *token, const struct side *side, const struct rowvec *v, val *code);
 
+/* Eight m (i32), read-only memory. */
+void native_load8(struct kb *k, const struct slot_token *token, const struct side *side, val m, val words[2]);
+
 /* `run` codes from element `first` (i32, a multiple of `step`) as one LSB-first stream of their own width, read-only memory. */
 void native_load_run(struct kb *k, const struct slot_token *token, const struct side *side, val first, int run, int step,
                      val *words);

@@ -74,7 +74,7 @@ static void store_string(struct kb *k, val s, int bytes, val at, int align)
     }
 }
 
-static val load_string(struct kb *k, int bytes, val at, int align)
+val pack_load_string(struct kb *k, int bytes, val at, int align)
 {
     int unit = unit_of(bytes, align), type = word_of(8 * bytes);
     val s = NULL;
@@ -191,7 +191,7 @@ void pack_load(struct kb *k, const struct rowvec *v, int bits, val base, int ali
     val at = lane_pointer(k, lane, v->e * bits, base);
     for (int i = 0; i < v->e; i += n) {
         val from = kb_offseti(K, at, (long long)bytes * (i / n));
-        val s = load_string(k, bytes, from, align);
+        val s = pack_load_string(k, bytes, from, align);
         split_string(k, s, n, bits, code + i);
     }
 }

@@ -13,5 +13,7 @@
 /* code[i]: i32 below 2^bits, of v's shape. base: pointer to the stream, a multiple of `align`. bits: 2..8 or 16 */
 void pack_store(struct kb *k, const struct rowvec *v, int bits, val base, int align, const val *code);
 void pack_load(struct kb *k, const struct rowvec *v, int bits, val base, int align, val *code);
+/* `bytes` bytes (1 to 8) as an integer, i32 up to 4 of them. */
+val pack_load_string(struct kb *k, int bytes, val at, int align);
 
 #endif

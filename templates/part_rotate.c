@@ -3,7 +3,7 @@
 ** part_rotate.c - Walsh-Hadamard rotation of a vector that a warp holds.
 **
 ** Butterfly with mask m: element i without bit m becomes x[i] + x[i + m], element i + m becomes
-** x[i] - x[i + m]. Masks below e pair elements of a lane, the others pair lanes.
+** x[i] - x[i + m]. Masks below a run pair elements of it, the next ones lanes, the last ones runs.
 */
 #include "part_rowvec.h"
 
@@ -18,11 +18,25 @@ static void butterfly_in_lane(struct kb *k, struct rowvec *v, int mask)
     }
 }
 
+/* The same by one instruction, where products cost no more than sums: own times +-1. */
+static void fused_across(struct kb *k, struct rowvec *v, int lane_mask, val upper)
+{
+    val minus = kb_f32(K, -1), plus = kb_f32(K, 1), sign = kb_select(K, upper, minus, plus);
+    for (int i = 0; i < v->e; i++) {
+        val other = kb_shuffle_xor(K, v->x[i], lane_mask);
+        v->x[i] = kb_fma(K, v->x[i], sign, other);
+    }
+}
+
 /* The upper lane of a pair needs other - own: own with its sign turned, added to the other. */
 static void butterfly_across(struct kb *k, struct rowvec *v, int lane_mask)
 {
     val bit = kb_andi(K, v->lane, lane_mask);
     val upper = kb_icmpi(K, KB_NE, bit, 0);
+    if (kb_plan(k)->shuffled) {
+        fused_across(k, v, lane_mask, upper);
+        return;
+    }
     val turn = kb_i32(K, -0x80000000LL), keep = kb_i32(K, 0);
     val sign = kb_select(K, upper, turn, keep);
     for (int i = 0; i < v->e; i++) {
@@ -36,10 +50,12 @@ static void butterfly_across(struct kb *k, struct rowvec *v, int lane_mask)
 
 static void butterfly(struct kb *k, struct rowvec *v, int mask)
 {
-    if (mask < v->e)
+    if (mask < v->run)
         butterfly_in_lane(k, v, mask);
+    else if (mask < v->run * v->lanes)
+        butterfly_across(k, v, mask / v->run);
     else
-        butterfly_across(k, v, mask / v->e);
+        butterfly_in_lane(k, v, mask / v->lanes);
 }
 
 static void scale_by(struct kb *k, struct rowvec *v, val factor)

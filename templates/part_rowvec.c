@@ -4,6 +4,10 @@
 */
 #include "part_rowvec.h"
 
+#include "part_finite.h"
+
+enum { RUN = 8 };
+
 int rowvec_order(int d) { return d & -d; }
 
 void rowvec_make(struct kb *k, struct rowvec *v, int d)
@@ -18,6 +22,7 @@ void rowvec_make(struct kb *k, struct rowvec *v, int d)
         v->e = 1;
     }
     v->lanes = d / v->e;
+    v->run = v->e;
     v->lane = kb_lane(K);
     if (v->lanes < warp)
         v->active = kb_icmpi(K, KB_ULT, v->lane, v->lanes);
@@ -25,8 +30,8 @@ void rowvec_make(struct kb *k, struct rowvec *v, int d)
 
 void rowvec_share(struct kb *k, struct rowvec *v, int d, int lanes)
 {
-    *v = (struct rowvec){.d = d, .e = d / lanes, .lanes = lanes};
-    if (d % lanes || v->e > rowvec_order(d) || v->e > ROWVEC_MAX)
+    *v = (struct rowvec){.d = d, .e = d / lanes, .lanes = lanes, .run = RUN};
+    if (rowvec_order(d) != d || v->e % RUN || v->e > ROWVEC_MAX)
         kb_fail(K, "head size %d: not for %d lanes", d, lanes);
     v->lane = kb_andi(K, kb_lane(K), lanes - 1);
 }
@@ -81,38 +86,49 @@ void rowvec_store(struct kb *k, const struct rowvec *v, int type, val row)
     rowvec_endif(k, &only);
 }
 
-void rowvec_store_units(struct kb *k, const struct rowvec *v, int type, val row)
+void rowvec_store_shared(struct kb *k, const struct rowvec *v, int type, val row, bool by_16)
 {
-    val to = lane_pointer(k, v, row);
-    val apart = kb_icmpi(K, KB_NE, kb_address_bits(K, to, 15), 0);
-    struct kb_if odd = kb_if(K, apart);
-    rowvec_store(k, v, type, row);
-    kb_else(K, &odd);
-    for (int i = 0; i < v->e; i += 8) {
-        val pairs[4];
-        for (int j = 0; j < 4; j++)
-            pairs[j] = kb_pack_half(K, v->x[i + 2 * j], v->x[i + 2 * j + 1], type);
-        val unit = kb_vec(K, pairs, 4), at = kb_offseti(K, to, 2LL * i);
-        kb_store(K, unit, at, 16);
+    val to = kb_offset(K, row, kb_shli(K, v->lane, 4));
+    for (int i = 0; i < v->e; i += RUN) {
+        val pairs[RUN / 2], at = kb_offseti(K, to, 2LL * v->lanes * i);
+        for (int j = 0; j < RUN / 2; j++)
+            pairs[j] = to_row_pair(K, v->x[i + 2 * j], v->x[i + 2 * j + 1], type);
+        if (by_16)
+            kb_store(K, kb_vec(K, pairs, RUN / 2), at, 16);
+        for (int j = 0; j < RUN && !by_16; j++) {
+            val half = kb_trunc(K, kb_lshri(K, pairs[j / 2], j % 2 * 16), KB_I16);
+            kb_store(K, half, kb_offseti(K, at, 2LL * j), 2);
+        }
     }
-    kb_endif(K, &odd);
 }
 
-/* The tree: neighbours inside the lane first, then neighbouring lanes. `join` must be commutative
-** to the bit. */
+static void join_lanes(struct kb *k, val *t, int e, int run, int groups_of_lanes,
+                       val (*join)(struct kb *, val, val))
+{
+    for (int mask = 1; mask < groups_of_lanes; mask *= 2)
+        for (int i = 0; i < e; i += run) {
+            val other = kb_shuffle_xor(K, t[i], mask);
+            t[i] = join(K, t[i], other);
+        }
+}
+
+/* The tree: neighbours inside a run first, then neighbouring lanes, then the runs. `join` must be
+** commutative to the bit. */
 static val reduce(struct kb *k, const struct rowvec *v, const val *x, int groups_of_lanes,
                   val (*join)(struct kb *, val, val))
 {
     val t[ROWVEC_MAX];
+    int run = v->run < v->e ? v->run : v->e;
     for (int i = 0; i < v->e; i++)
         t[i] = x[i];
-    for (int step = 1; step < v->e; step *= 2)
+    for (int step = 1; step < v->e; step *= 2) {
+        if (step == run)
+            join_lanes(k, t, v->e, run, groups_of_lanes, join);
         for (int i = 0; i < v->e; i += 2 * step)
             t[i] = join(K, t[i], t[i + step]);
-    for (int mask = 1; mask < groups_of_lanes; mask *= 2) {
-        val other = kb_shuffle_xor(K, t[0], mask);
-        t[0] = join(K, t[0], other);
     }
+    if (run == v->e)
+        join_lanes(k, t, run, run, groups_of_lanes, join);
     return t[0];
 }
 

@@ -2,7 +2,8 @@
 /*
 ** part_rowvec.h - one vector of D elements held by one warp.
 **
-** A lane holds e consecutive elements, element lane * e + i in x[i]; e is the smallest power of two for which the vector
+** A lane holds e elements in runs of `run`: x[i] is element (i / run * lanes + lane) * run + i % run. Where the warp holds one
+** vector there is one run, element lane * e + i is in x[i]; e is the smallest power of two for which the vector
 ** fits the warp, and it divides every block of the rotation. Lanes at or beyond D / e are inactive: they load zeros and
 ** store nothing, but take part in shuffles. All lanes of the warp must reach these calls.
 **
@@ -16,7 +17,7 @@
 enum { ROWVEC_MAX = 32 };
 
 struct rowvec {
-    int d, e, lanes;      /* lanes that hold elements */
+    int d, e, lanes, run; /* lanes that hold elements */
     val lane, active;     /* active: i1, NULL when all lanes are */
     val x[ROWVEC_MAX];    /* f32 */
 };
@@ -24,8 +25,8 @@ struct rowvec {
 /* An empty vector: x is not set. */
 void rowvec_make(struct kb *k, struct rowvec *v, int d);
 
-/* The same, held by `lanes` lanes (a power of two that divides d and the warp): the warp holds several, one each `lanes` lanes.
-** All lanes are active. */
+/* The same, held by `lanes` lanes (a power of two; d is a power of two, too): the warp holds several, one each `lanes` lanes, in
+** runs of eight. All lanes are active. */
 void rowvec_share(struct kb *k, struct rowvec *v, int d, int lanes);
 
 /* The largest power of two that divides d: the order of a rotation block. */
@@ -34,8 +35,8 @@ int rowvec_order(int d);
 /* row: pointer to element 0 of KB_F16 or KB_BF16 elements, aligned to one element. */
 void rowvec_load(struct kb *k, struct rowvec *v, int type, val row);
 void rowvec_store(struct kb *k, const struct rowvec *v, int type, val row);
-/* The same by 16 bytes where the row allows it; of vectors that lanes share. */
-void rowvec_store_units(struct kb *k, const struct rowvec *v, int type, val row);
+/* A shared vector's, which end at the largest number of fp16; by_16: the row is a multiple of 16 bytes. */
+void rowvec_store_shared(struct kb *k, const struct rowvec *v, int type, val row, bool by_16);
 
 /* Run the code between for active lanes only. */
 struct rowvec_if { struct kb_if branch; int used; };
