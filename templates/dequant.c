@@ -149,11 +149,17 @@ static void share(struct kb *k, const struct side *side, struct rowvec *v)
 /* Vector after vector: only what was loaded is held for all of them. */
 static void shared_rows(struct kb *k, const struct rows *r, bool back, bool by_16)
 {
+    bool joined = back && r->side->codec.kind == CODEC_CODEBOOK;
     for (int i = 0; i < r->pairs->n; i++) {
         struct rowvec v;
+        struct eights codes = r->codes[i];
         share(k, r->side, &v);
-        eights_decode(k, &r->pairs->token[i], r->side, &r->codes[i], r->table, &v);
-        if (back)
+        if (joined) /* norm and factor are one product */
+            codes.field[0] = kb_fmul(K, codes.field[0], rotate_factor(K, v.d));
+        eights_decode(k, &r->pairs->token[i], r->side, &codes, r->table, &v);
+        if (joined)
+            rotate_sums(k, &v);
+        else if (back)
             rotate(k, &v);
         store_row(k, r, i, &v, by_16);
     }

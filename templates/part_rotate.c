@@ -75,22 +75,27 @@ static val inverse_root(struct kb *k, int order)
     return kb_f32(K, f);
 }
 
-void rotate(struct kb *k, struct rowvec *v)
+val rotate_factor(struct kb *k, int d) { return inverse_root(k, rowvec_order(d)); }
+
+void rotate_sums(struct kb *k, struct rowvec *v)
 {
     int order = rowvec_order(v->d);
     for (int mask = 1; mask < order; mask *= 2)
         butterfly(k, v, mask);
-    val factor = inverse_root(k, order);
+}
+
+void rotate(struct kb *k, struct rowvec *v)
+{
+    rotate_sums(k, v);
+    val factor = rotate_factor(k, v->d);
     scale_by(k, v, factor);
 }
 
 void rotate_scaled(struct kb *k, struct rowvec *v)
 {
-    int order = rowvec_order(v->d);
-    val factor = inverse_root(k, order);
+    val factor = rotate_factor(k, v->d);
     scale_by(k, v, factor);
-    for (int mask = 1; mask < order; mask *= 2)
-        butterfly(k, v, mask);
+    rotate_sums(k, v);
 }
 
 void rotate_staged(struct kb *k, struct rowvec *v)

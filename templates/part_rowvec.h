@@ -60,6 +60,9 @@ val rowvec_group_sum(struct kb *k, const struct rowvec *v, const val *x, int gro
 ** The plain form multiplies once at the end; the staged one after each butterfly (formats.md section 10.3). */
 void rotate(struct kb *k, struct rowvec *v);
 void rotate_staged(struct kb *k, struct rowvec *v);
+/* Its two parts, for those who have a product of their own to join the factor to. */
+void rotate_sums(struct kb *k, struct rowvec *v);
+val rotate_factor(struct kb *k, int d);
 /* The plain form, multiplied first: nothing on the way is larger than what may come out. */
 void rotate_scaled(struct kb *k, struct rowvec *v);
 
