@@ -68,11 +68,13 @@ static val column_pair(struct kb *k, val tile, val row, int column)
     return kb_or(K, pair[0], kb_shli(K, pair[1], 16));
 }
 
-static void plain_values(struct kb *k, int type, int size, const val *p, val values, val *o)
+static void plain_values(struct kb *k, int type, int size, const val *p, int terms, val values,
+                         val *o)
 {
     val along = kb_shli(K, kb_andi(K, kb_lane(K), 3), 1);
-    for (int step = 0; step < KB_TILE_TOKENS / 16; step++) {
-        const val *a = p + 4 * step;
+    for (int i = 0; i < KB_TILE_TOKENS / 16 * terms; i++) {
+        int step = i % (KB_TILE_TOKENS / 16);
+        const val *a = p + 4 * i;
         const val x[4] = {a[0], a[2], a[1], a[3]};
         for (int tile = 0; tile < size / 8; tile++) {
             val y[2];
@@ -95,12 +97,12 @@ void kb_group_scores(struct kb *k, int type, int size, val queries, val keys, va
         plain_scores(k, type, size, queries, keys, s);
 }
 
-void kb_group_values(struct kb *k, int type, int size, const val *p, val values, val *o)
+void kb_group_values(struct kb *k, int type, int size, const val *p, int terms, val values, val *o)
 {
     if (ops(k)->values)
-        ops(k)->values(k, type, size, p, values, o);
+        ops(k)->values(k, type, size, p, terms, values, o);
     else
-        plain_values(k, type, size, p, values, o);
+        plain_values(k, type, size, p, terms, values, o);
 }
 
 void kb_group_wait(struct kb *k, int pending, val *x, int n, const val *held, int m)

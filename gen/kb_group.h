@@ -24,8 +24,8 @@ val kb_tile_offset(struct kb *k, val row, val unit);
 
 /* s[KB_TILE_TOKENS / 2] = queries x keys; type KB_F16 or KB_BF16; `size` columns each. */
 void kb_group_scores(struct kb *k, int type, int size, val queries, val keys, val *s);
-/* o[size / 2] += p x values; p[KB_TILE_TOKENS / 4]: pairs, [token / 8][row half]. */
-void kb_group_values(struct kb *k, int type, int size, const val *p, val values, val *o);
+/* o[size / 2] += p x values; p: `terms` (1 or 2) times KB_TILE_TOKENS / 4 pairs, [token / 8][row half], whose sum is meant. */
+void kb_group_values(struct kb *k, int type, int size, const val *p, int terms, val values, val *o);
 /* Until at most `pending` products are not done; x[0..n): what the ones that are done wrote, held[0..m): what they read. */
 void kb_group_wait(struct kb *k, int pending, val *x, int n, const val *held, int m);
 /* A barrier of the group's 128 threads; what they stored in shared memory before it, products may read after it. */

@@ -53,8 +53,7 @@ int plan_dense_bytes(const struct plan *p, int groups)
 bool plan_dense(struct plan *p)
 {
     bool possible = plan_dense_possible(p);
-    bool exact = possible && p->slot.key.codec.format == FLOAT_FP16; /* p: one term */
-    bool helps = exact && p->target->flags & TF_WGMMA && nothing_else_set(p);
+    bool helps = possible && p->target->flags & TF_WGMMA && nothing_else_set(p);
     p->dense = plan_pick(p, PLAN_dense, helps ? GROUPS : 0);
     if (p->kind == KIND_UNIFIED)
         plan_because(p, "dense", "%s",

@@ -10,7 +10,7 @@
 /* Entries but sync and arrive may be NULL: kb_group.c says what stands in. */
 struct group_ops {
     void (*scores)(struct kb *k, int type, int size, val queries, val keys, val *s);
-    void (*values)(struct kb *k, int type, int size, const val *p, val values, val *o);
+    void (*values)(struct kb *k, int type, int size, const val *p, int terms, val values, val *o);
     void (*wait)(struct kb *k, int pending, val *x, int n, const val *held, int m);
     void (*sync)(struct kb *k, val group);
     void (*registers)(struct kb *k, int n, bool more);

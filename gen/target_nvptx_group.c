@@ -120,16 +120,16 @@ static void scores(struct kb *k, int type, int size, val queries, val keys, val 
 }
 
 /* 16 tokens are 16 rows of 128 bytes. */
-static void values(struct kb *k, int type, int size, const val *p, val tile, val *o)
+static void values(struct kb *k, int type, int size, const val *p, int terms, val tile, val *o)
 {
-    enum { PAIRS = KB_TILE_TOKENS / 4 };
+    enum { STEPS = KB_TILE_TOKENS / 16, PAIRS = 2 * KB_TILE_TOKENS / 4 };
     const char *t = name_of(type), *kinds[PAIRS + 1];
-    const int n = size / 2;
+    const int n = size / 2, pairs = terms * 4 * STEPS;
     val args[PAIRS + 1];
     struct text body = {.length = 0};
     put(&body, "{ .reg .b64 b; wgmma.fence.sync.aligned;\n");
-    for (int step = 0; step < KB_TILE_TOKENS / 16; step++) {
-        put(&body, "add.s64 b, $%d, %d;\n", 2 * n + PAIRS, step * (16 * 128 >> 4));
+    for (int step = 0; step < terms * STEPS; step++) {
+        put(&body, "add.s64 b, $%d, %d;\n", 2 * n + pairs, step % STEPS * (16 * 128 >> 4));
         put(&body, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s ", size, t, t);
         put_list(&body, 0, n);
         put(&body, ", ");
@@ -137,13 +137,13 @@ static void values(struct kb *k, int type, int size, const val *p, val tile, val
         put(&body, ", b, 1, 1, 1, 1;\n");
     }
     put(&body, "wgmma.commit_group.sync.aligned; }");
-    for (int i = 0; i < PAIRS; i++) {
+    for (int i = 0; i < pairs; i++) {
         args[i] = p[i];
         kinds[i] = "r";
     }
-    args[PAIRS] = descriptor(k, tile, kb_tile_bytes(64));
-    kinds[PAIRS] = "l";
-    run(k, &body, o, true, n, args, kinds, PAIRS + 1);
+    args[pairs] = descriptor(k, tile, kb_tile_bytes(64));
+    kinds[pairs] = "l";
+    run(k, &body, o, true, n, args, kinds, pairs + 1);
 }
 
 static void wait(struct kb *k, int pending, val *x, int n, const val *held, int m)

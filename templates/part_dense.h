@@ -17,7 +17,8 @@
 #include "../gen/plan.h"
 #include "part_rows.h"
 
-enum { DENSE_SCORES = KB_TILE_TOKENS / 2, DENSE_PAIRS = KB_TILE_TOKENS / 4, DENSE_OUT = 64 };
+/* Weights are one term of f16 or two of bf16. */
+enum { DENSE_TERMS = 2, DENSE_SCORES = KB_TILE_TOKENS / 2, DENSE_PAIRS = KB_TILE_TOKENS / 4, DENSE_OUT = 64 };
 
 struct dense {
     const struct plan *plan;

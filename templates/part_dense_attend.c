@@ -9,10 +9,9 @@ enum { SLACK = 8, ROWS = 2, ROW_SCORES = DENSE_SCORES / ROWS };
 /* Fixed for a warp. */
 struct warp {
     const struct dense *d;
-    val queries;     /* shared: the group's tile */
-    val scale[ROWS]; /* f32: of a row's products, > 0 */
-    val first
-        [ROWS]; /* i32: first key that the row sees, less what the lane's first column is beyond the tile's */
+    val queries;          /* shared: the group's tile */
+    val scale[ROWS];      /* f32: of a row's products, > 0 */
+    val first[ROWS];      /* i32: first key that the row sees, less the lane's first column */
     val count[ROWS];      /* i32: so many from there */
     val all_from, all_to; /* i32: keys between these are seen by all rows of the warp */
     val thread;           /* i32: among those of the groups */
@@ -22,7 +21,7 @@ struct warp {
 struct carried {
     val tile, held[ROWS]; /* held: m of the sums in memory */
     struct dense_sums s;
-    val p[DENSE_PAIRS];
+    val p[DENSE_TERMS * DENSE_PAIRS]; /* the last: so many of them as there are terms */
 };
 
 val dense_row(struct kb *k, val group)
@@ -151,10 +150,18 @@ static void weigh(struct kb *k, const struct warp *w, val *s, struct dense_sums 
     }
 }
 
+static int terms(const struct warp *w) { return w->d->type == KB_F16 ? 1 : DENSE_TERMS; }
+
 static void pack(struct kb *k, const struct warp *w, const val *s, val *p)
 {
     for (int i = 0; i < DENSE_PAIRS; i++)
         p[i] = kb_pack_half(K, s[2 * i], s[2 * i + 1], w->d->type);
+    for (int i = 0; i < DENSE_PAIRS * (terms(w) - 1); i++) {
+        val low = kb_bitcast(K, kb_shli(K, p[i], 16), KB_F32);
+        val high = kb_bitcast(K, kb_andi(K, p[i], -0x10000), KB_F32);
+        val first = kb_fsub(K, s[2 * i], low), second = kb_fsub(K, s[2 * i + 1], high);
+        p[DENSE_PAIRS + i] = kb_pack_half(K, first, second, w->d->type);
+    }
 }
 
 /* ---- output sums ---- */
@@ -267,7 +274,8 @@ static void start_scores(struct kb *k, const struct warp *w, val tile, val *s)
 static void start_values(struct kb *k, const struct warp *w, val tile, struct carried *c)
 {
     val values = values_of(K, w, tile);
-    kb_group_values(K, w->d->type, w->d->plan->geo.value_head_size, c->p, values, c->s.o);
+    int size = w->d->plan->geo.value_head_size;
+    kb_group_values(K, w->d->type, size, c->p, terms(w), values, c->s.o);
 }
 
 static void first_tile(struct kb *k, const struct warp *w, struct carried *c)
@@ -292,7 +300,7 @@ static void next_tile(struct kb *k, const struct warp *w, struct carried *c)
     mask(K, w, c->tile, s);
     val moved = move(K, w, s, &c->s, factor);
     weigh(K, w, s, &c->s);
-    kb_group_wait(K, 0, c->s.o, outputs(w), c->p, DENSE_PAIRS);
+    kb_group_wait(K, 0, c->s.o, outputs(w), c->p, terms(w) * DENSE_PAIRS);
     give_back(K, w, before);
     scale_outputs(K, w, moved, factor, c->s.o);
     end_chunk(K, w, c);
@@ -317,7 +325,7 @@ static void last_values(struct kb *k, const struct warp *w, struct carried *c)
 {
     val joined[DENSE_OUT], last = kb_addi(K, w->d->tiles, -1);
     start_values(K, w, last, c);
-    kb_group_wait(K, 0, c->s.o, outputs(w), c->p, DENSE_PAIRS);
+    kb_group_wait(K, 0, c->s.o, outputs(w), c->p, terms(w) * DENSE_PAIRS);
     for (int i = 0; i < outputs(w); i++)
         joined[i] = c->s.o[i];
     struct kb_if several = kb_if(K, chunks(K, w));
@@ -340,7 +348,8 @@ void dense_attend(struct kb *k, const struct dense *d, val group, struct dense_s
     clear_memory(K, &w);
     first_tile(K, &w, &c);
     struct kb_loop loop;
-    kb_loop_begin(K, &loop, (val *)&c, sizeof c / sizeof(val));
+    size_t carried = sizeof c / sizeof(val) - (size_t)(DENSE_TERMS - terms(&w)) * DENSE_PAIRS;
+    kb_loop_begin(K, &loop, (val *)&c, (int)carried);
     loop.rolled = true;
     kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c.tile, d->tiles));
     next_tile(K, &w, &c);

@@ -8,7 +8,7 @@ gfx: every instruction disassembles; the matrix instruction of the target in dec
 the query is e4m3; no scratch, no spills; shared memory is written before a barrier is passed; code object version 5;
 arguments, block size, wave size and shared memory equal the manifest and abi.def; so does the descriptor. The last lines
 tell the occupancy.
-sm_: the pinned PTX version; parameters equal abi.def; mma.sync in decode and unified, for fp16 caches on sm_90a wgmma
+sm_: the pinned PTX version; parameters equal abi.def; mma.sync in decode and unified, for 16-bit caches on sm_90a wgmma
 instead, which the assembler does not serialize; no local memory; the assembler reports no spills (skipped where there is no assembler); from sm_90 on, nothing of global memory before griddepcontrol.wait (in
 the machine code as well, where nvdisasm is there).
 
@@ -41,7 +41,7 @@ SCALED = ["ultraquant_4bit_e4m3q"]
 OPTIONS = ["soft_cap+alibi"]
 TYPES = {"PTR": (8, "u64"), "I64": (8, "u64"), "I32": (4, "u32"), "F32": (4, "f32")}
 
-WGMMA = ["fp16"]  # presets whose unified reads shared memory by wgmma on sm_90a
+WGMMA = ["fp16", "bf16"]  # presets whose unified reads shared memory by wgmma on sm_90a
 FLOATS = ["bf16", "fp8_e4m3", "mxfp4", "nvfp4"]
 
 # What the core builds: (targets, presets, kinds, layouts, head sizes, gqa, options of attention, pages; 16 where left out)
