@@ -55,7 +55,7 @@ def suites(args, kvkiln):
         # the same with buffers that end, or begin, at an inaccessible page: an overrun of generated code faults
         plans = f"KVKILN_SPECS={args.root}/tests/num/plans"
         found.append(("num_other_plans", ["env", plans, num, "--filter", "decode"]))
-        found.append(("num_other_plans_of_unified", ["env", plans, num, "--filter", "*/[fb][pf]16.aos.d128.*"]))
+        found.append(("num_other_plans_of_unified", ["env", plans, num, "--filter", "*/[fb][pf]16.aos.d*.bf16.*"]))
         found.append(("num_other_plans_of_tiles", ["env", plans, num, "--filter", "tiled_equals_unified/turboquant_[3k]*"]))
         found.append(("num_guarded_ends", [num, "--device", "host:1"]))
         found.append(("num_guarded_beginnings", [num, "--device", "host:2"]))

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MODELS = 6 };
+
 struct claim {
     const char *name;
     num_body *body;
@@ -20,17 +22,17 @@ static const struct claim claims[] = {
     {"workspace_does_not_grow_with_context", contract_workspace_formula, 2},
     {"ragged_batches_are_spread", contract_ragged, 3},
     {"mixed_batch_gives_what_each_gives_alone", contract_mixed_batch, 2},
-    {"windows_of_the_length_of_the_context", contract_windows, 5},
-    {"scores_of_ten_thousand", contract_large_scores, 5},
+    {"windows_of_the_length_of_the_context", contract_windows, MODELS},
+    {"scores_of_ten_thousand", contract_large_scores, MODELS},
     {"values_of_any_size", contract_values, 4},
-    {"a_bad_token_spreads_to_no_other_sequence", contract_poisoned_token, 5},
+    {"a_bad_token_spreads_to_no_other_sequence", contract_poisoned_token, MODELS},
     {"nothing_is_ignored", contract_no_silent_fallback, 2},
-    {"rows_of_a_fused_projection", contract_fused_rows, 5},
-    {"layers_in_one_allocation", contract_layers, 5},
+    {"rows_of_a_fused_projection", contract_fused_rows, MODELS},
+    {"layers_in_one_allocation", contract_layers, MODELS},
     {"page_numbers_above_2100", contract_page_numbers, 2},
-    {"last_slot_of_the_last_page", contract_last_slot, 5},
+    {"last_slot_of_the_last_page", contract_last_slot, MODELS},
 };
-enum { CLAIMS = sizeof claims / sizeof *claims, MODELS = 5 };
+enum { CLAIMS = sizeof claims / sizeof *claims };
 
 static const struct {
     const char *spec;
@@ -43,6 +45,7 @@ static const struct {
     {"turboquant_k3v4_nc", REF_AOS, 64, 4, 2, 16, KVK_BFLOAT16},
     {"ultraquant_4bit", REF_AOS, 64, 4, 2, 16, KVK_BFLOAT16},
     {"fp16", REF_AOS, 128, 4, 2, 32, KVK_BFLOAT16},
+    {"bf16", REF_AOS, 64, 3, 2, 16, KVK_BFLOAT16},
 };
 
 static void add(struct num_case *c, const char *name, num_body *body, const struct num_model *m,
