@@ -109,6 +109,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_output.c
   templates/part_reference.c templates/part_image.c templates/part_image_native.c
   templates/part_pack.c
+  templates/part_pairs.c
   templates/part_place.c
   templates/part_query.c
   templates/part_rotate.c
@@ -404,6 +405,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_items.h
   templates/part_native.h templates/part_native_place.h
   templates/part_pack.h
+  templates/part_pairs.h
   templates/part_place.h
   templates/part_rowpair.h
   templates/part_rows.h

@@ -13,7 +13,8 @@ enum {
     CHUNK_TOKENS = 8192, /* as plan.c's */
     PAIR_LANES = 8,
     PAIR_ELEMENTS = 64, /* of a lane's vectors at once */
-    PAIR_TURNS = 4
+    PAIR_TURNS = 2,
+    PAIR_CTAS = 9 /* a multiprocessor holds so many: 56 registers a thread */
 };
 
 static bool sixteen_bits(const struct side *s)
@@ -95,6 +96,8 @@ void plan_pairs(struct plan *p)
     int held = (size + p->pair_lanes - 1) / p->pair_lanes, most = PAIR_ELEMENTS / held;
     p->pair_turns = !shared || most < 1 ? 1 : most > PAIR_TURNS ? PAIR_TURNS : most;
     p->shuffled = shared && p->target->family == FAMILY_NVPTX && p->spec.key.kind == CODEC_CODEBOOK;
+    if (shared && p->target->family == FAMILY_NVPTX)
+        p->min_ctas = PAIR_CTAS;
     p->vectors = p->warps * (warp / p->pair_lanes) * p->pair_turns;
     plan_because(p, "pair_lanes", "%s",
                  shared ? "eight lanes a vector: rows by 16 bytes, fewer shuffles a rotation"

@@ -105,16 +105,15 @@ struct target_ops {
     val (*any)(struct kb *k, val cond); /* i1; NULL: by shuffles */
     val (*uniform)(struct kb *k, val x);
     val (*opaque)(struct kb *k, val x);
-    val (*exp2)(struct kb *k, val x);
-    val (*log2)(struct kb *k, val x);
+    val (*exp2)(struct kb *k, val x), (*log2)(struct kb *k, val x);
     val (*rsqrt)(struct kb *k, val x);
     val (*rcp)(struct kb *k, val x);
     val (*byte_perm)(struct kb *k, val a, val b, unsigned selector); /* NULL: generic shifts */
     val (*bit_select)(struct kb *k, unsigned mask, val x, val y); /* NULL: generic */
     val (*mask_merge)(struct kb *k, val x, unsigned mask, unsigned bits); /* (x & mask) | bits; NULL: generic */
     val (*fp8_pair)(struct kb *k, int e5m2, val i16); /* two e4m3fn or e5m2 bytes -> i32 f16 pair, NaN kept; NULL: none */
-    val (*pack_half)(struct kb *k, val lo, val hi, int type);        /* NULL: generic */
-    val (*pack_finite)(struct kb *k, val lo, val hi);                /* f16, saturated; with TF_FP8_CVT; NULL: none */
+    /* NULL: generic. pack_finite: f16, saturated; with TF_FP8_CVT */
+    val (*pack_half)(struct kb *k, val lo, val hi, int type), (*pack_finite)(struct kb *k, val lo, val hi);
     const struct matrix_ops *matrix, *narrow; /* narrow may be NULL */
     const struct group_ops *group;            /* NULL: no kernels of groups */
 };

@@ -5,21 +5,9 @@
 */
 #include "templates.h"
 
-#include "part_codebook.h"
 #include "part_decode.h"
-#include "part_eights.h"
 #include "part_finite.h"
-#include "part_rowpair.h"
-
-enum { TURNS = 4 };
-
-struct pairs {
-    int n;
-    struct rowpair at[TURNS];
-    val row[TURNS], exists[TURNS];
-    struct slot_head head[TURNS];
-    struct slot_token token[TURNS];
-};
+#include "part_pairs.h"
 
 static val load_i32(struct kb *k, val base, val index)
 {
@@ -34,7 +22,7 @@ static void find_sequences(struct kb *k, const struct pairs *p, val *sequence)
 {
     val starts = kb_param(K, "out_start"), sequences = kb_param(K, "sequences");
     struct kb_loop search;
-    val left = sequences, low[TURNS + 1];
+    val left = sequences, low[PAIR_TURNS_MAX + 1];
     for (int i = 0; i < p->n; i++)
         low[i] = kb_i32(K, 0);
     low[p->n] = left; /* all searches have as many left */
@@ -95,9 +83,10 @@ static val page_of(struct kb *k, val exists, val sequence, val token)
 /* Tokens of the pairs in their sequences; rows outside of all are none. */
 static void find_tokens(struct kb *k, struct pairs *p)
 {
-    val sequence[TURNS], starts = kb_param(K, "out_start"), first = kb_param(K, "first_token");
+    val sequence[PAIR_TURNS_MAX], starts = kb_param(K, "out_start"),
+                                  first = kb_param(K, "first_token");
     val end = load_i32(k, starts, kb_param(K, "sequences")), some = NULL, zero = kb_i32(K, 0);
-    val token[TURNS];
+    val token[PAIR_TURNS_MAX];
     find_sequences(k, p, sequence);
     for (int i = 0; i < p->n; i++) {
         val start = load_i32(k, starts, sequence[i]);
@@ -109,7 +98,7 @@ static void find_tokens(struct kb *k, struct pairs *p)
     }
     kb_return_if(K, kb_not(K, kb_any(K, some)));
     struct kb_if has = kb_if(K, kb_not(K, kb_is_null(K, first)));
-    val offset[TURNS];
+    val offset[PAIR_TURNS_MAX];
     for (int i = 0; i < p->n; i++)
         offset[i] = load_i32(k, first, sequence[i]);
     kb_endif(K, &has);
@@ -122,110 +111,6 @@ static void find_tokens(struct kb *k, struct pairs *p)
         p->head[i] = slot_head(k, p->at[i].head);
         p->token[i] = slot_token(k, &p->head[i], page, position);
     }
-}
-
-/* One side of the call. */
-struct rows {
-    const struct pairs *pairs;
-    const struct side *side;
-    val (*row_of)(struct kb *, const struct rowpair *);
-    val table; /* a codebook's, if lanes hold it */
-    struct eights codes[TURNS];
-};
-
-static void store_row(struct kb *k, const struct rows *r, int i, const struct rowvec *v, bool by_16)
-{
-    val row = r->row_of(k, &r->pairs->at[i]);
-    struct kb_if exists = kb_if(K, r->pairs->exists[i]);
-    rowvec_store_shared(k, v, rowpair_type(k), row, by_16);
-    kb_endif(K, &exists);
-}
-
-static void share(struct kb *k, const struct side *side, struct rowvec *v)
-{
-    rowvec_share(k, v, side->head_size, kb_plan(k)->pair_lanes);
-}
-
-/* Vector after vector: only what was loaded is held for all of them. */
-static void shared_rows(struct kb *k, const struct rows *r, bool back, bool by_16)
-{
-    bool joined = back && r->side->codec.kind == CODEC_CODEBOOK;
-    for (int i = 0; i < r->pairs->n; i++) {
-        struct rowvec v;
-        struct eights codes = r->codes[i];
-        share(k, r->side, &v);
-        if (joined) /* norm and factor are one product */
-            codes.field[0] = kb_fmul(K, codes.field[0], rotate_factor(K, v.d));
-        eights_decode(k, &r->pairs->token[i], r->side, &codes, r->table, &v);
-        if (joined)
-            rotate_sums(k, &v);
-        else if (back)
-            rotate(k, &v);
-        store_row(k, r, i, &v, by_16);
-    }
-}
-
-/* The rotation costs shuffles, so it has a branch of its own. */
-static void rotated_rows(struct kb *k, const struct rows *r, bool by_16)
-{
-    bool rotated = r->side->codec.rotation == ROTATION_HADAMARD;
-    if (!rotated) {
-        shared_rows(k, r, false, by_16);
-        return;
-    }
-    struct kb_if back = kb_if(K, kb_icmpi(K, KB_NE, kb_param(K, "rotate_back"), 0));
-    shared_rows(k, r, true, by_16);
-    kb_else(K, &back);
-    shared_rows(k, r, false, by_16);
-    kb_endif(K, &back);
-}
-
-/* Rows that begin at multiples of 16 bytes are written by as many. */
-static void all_rows(struct kb *k, const struct rows *r, const char *data, const char *row_stride,
-                     const char *head_stride)
-{
-    val base = kb_param(K, data),
-        strides = kb_or(K, kb_param(K, row_stride), kb_param(K, head_stride));
-    val apart = kb_or(K, kb_address_bits(K, base, 15), kb_andi(K, kb_trunc(K, strides, KB_I32), 7));
-    struct kb_if wanted = kb_if(K, kb_not(K, kb_is_null(K, base)));
-    struct kb_if units = kb_if(K, kb_icmpi(K, KB_EQ, apart, 0));
-    rotated_rows(k, r, true);
-    kb_else(K, &units);
-    rotated_rows(k, r, false);
-    kb_endif(K, &units);
-    kb_endif(K, &wanted);
-}
-
-static void load_rows(struct kb *k, const struct pairs *p, const struct side *side, struct rows *r)
-{
-    *r = (struct rows){.pairs = p, .side = side};
-    if (kb_plan(k)->shuffled && side->codec.kind == CODEC_CODEBOOK) {
-        float centroids[SPEC_MAX_CENTROIDS];
-        codebook_of_side(side, centroids);
-        r->table = codebook_lanes(k, centroids, side->codec.bits);
-    }
-    for (int i = 0; i < p->n; i++) {
-        struct rowvec v;
-        share(k, side, &v);
-        eights_load(k, &p->token[i], side, &v, &r->codes[i]);
-    }
-}
-
-/* Both sides' loads are under way before the first is decoded. */
-static void shared_sides(struct kb *k, const struct pairs *p)
-{
-    const struct slot *slot = &kb_plan(k)->slot;
-    struct rows key, value;
-    if (slot->key.head_size)
-        load_rows(k, p, &slot->key, &key);
-    if (slot->value.head_size)
-        load_rows(k, p, &slot->value, &value);
-    key.row_of = rowpair_key;
-    value.row_of = rowpair_value;
-    if (slot->key.head_size)
-        all_rows(k, &key, "key", "key_row", "key_head");
-    if (slot->value.head_size)
-        all_rows(k, &value, "value", "value_row", "value_head");
 }
 
 /* A warp a vector. Skipped if the caller gave no tensor for it. */
@@ -260,7 +145,7 @@ void template_dequant(struct kb *k)
     find_pairs(k, &p);
     find_tokens(k, &p);
     if (plan->pair_lanes < kb_warp_size(k)) {
-        shared_sides(k, &p);
+        pairs_write(k, &p);
         return;
     }
     if (plan->slot.key.head_size)
