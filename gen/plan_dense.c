@@ -13,8 +13,7 @@ enum {
     CHUNK_TOKENS = 8192, /* as plan.c's */
     PAIR_LANES = 8,
     PAIR_ELEMENTS = 64, /* of a lane's vectors at once */
-    PAIR_TURNS = 2,
-    PAIR_CTAS = 9 /* a multiprocessor holds so many: 56 registers a thread */
+    PAIR_TURNS = 2
 };
 
 static bool sixteen_bits(const struct side *s)
@@ -87,6 +86,15 @@ static bool in_eight_lanes(int size)
     return (size & (size - 1)) == 0 && size >= 8 * PAIR_LANES && size <= 32 * PAIR_LANES;
 }
 
+/* CTAs of a multiprocessor, so many that no kernel spills: nine leave a thread 56 registers. Lanes
+** hold twice as much of 256 elements, and before sm_90 a number takes more steps. */
+static int pair_ctas(const struct plan *p, int size)
+{
+    bool wide = p->target->flags & TF_BULK_COPY && size <= 16 * PAIR_LANES;
+    bool four = p->geo.layout == LAYOUT_SOA && p->spec.value.bits >= 4;
+    return !wide ? 0 : p->geo.layout == LAYOUT_AOS ? 7 : four ? 9 : 8;
+}
+
 void plan_pairs(struct plan *p)
 {
     int warp = p->target->warp, key = p->geo.head_size, value = p->geo.value_head_size;
@@ -96,13 +104,16 @@ void plan_pairs(struct plan *p)
     int held = (size + p->pair_lanes - 1) / p->pair_lanes, most = PAIR_ELEMENTS / held;
     p->pair_turns = !shared || most < 1 ? 1 : most > PAIR_TURNS ? PAIR_TURNS : most;
     p->shuffled = shared && p->target->family == FAMILY_NVPTX && p->spec.key.kind == CODEC_CODEBOOK;
-    if (shared && p->target->family == FAMILY_NVPTX)
-        p->min_ctas = PAIR_CTAS;
+    p->min_ctas = shared ? pair_ctas(p, size) : 0;
     p->vectors = p->warps * (warp / p->pair_lanes) * p->pair_turns;
     plan_because(p, "pair_lanes", "%s",
                  shared ? "eight lanes a vector: rows by 16 bytes, fewer shuffles a rotation"
                         : "a warp holds the vector, whose blocks eight lanes could not");
     plan_because(p, "pair_turns", "vectors of a lane whose loads are under way at once");
+    plan_because(p, "min_ctas", "%s",
+                 p->min_ctas ? "more warps hide more latency than the registers would (measured, "
+                               "sm_90a)"
+                             : "the assembler may use all registers");
     plan_because(p, "shuffled", "%s",
                  p->shuffled ? "a shuffle instead of a tree of selections"
                              : "no codebook, or shuffles cost more than selections");

@@ -97,6 +97,7 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         if (p->pair_lanes) {
             put_field(&t, p, "pair_lanes", p->pair_lanes);
             put_field(&t, p, "pair_turns", p->pair_turns);
+            put_field(&t, p, "min_ctas", p->min_ctas);
             put_field(&t, p, "shuffled", p->shuffled);
         }
     }
