@@ -58,6 +58,7 @@ set(KVKILN_GEN_SOURCES
   gen/kb_mem.c
   gen/lower.c
   gen/manifest.c
+  gen/matrix_tiles.c
   gen/name.c
   gen/native.c
   gen/output.c

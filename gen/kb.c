@@ -27,6 +27,8 @@ const struct target *kb_target(struct kb *k) { return k->target; }
 
 const struct matrix_ops *kb_matrix(struct kb *k)
 {
+    if (k->plan->narrow > 1)
+        return &matrix_tiles;
     return k->plan->narrow ? k->target->ops->narrow : k->target->ops->matrix;
 }
 void *kb_llvm_builder(struct kb *k) { return k->builder; }

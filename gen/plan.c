@@ -299,7 +299,7 @@ static void plan_turn(struct plan *p)
 static void plan_step(struct plan *p)
 {
     const struct target *t = p->target;
-    bool two = p->mma.y_tile == 8 && accumulators(p) <= 32 && p->key_operand == OPERAND_F16 &&
+    bool two = p->mma.y_tile == 8 && accumulators(p) <= 32 * most(p->narrow, 1) && p->key_operand == OPERAND_F16 &&
                p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
     p->subtiles = plan_pick(p, PLAN_subtiles, two ? 2 : t->mma.k_tiles);
     plan_because(p, "subtiles", "%s",
@@ -341,7 +341,7 @@ static bool images_help(const struct plan *p)
     int size = p->geo.head_size;
     bool room = p->target->family == FAMILY_NVPTX && p->target->flags & TF_BULK_COPY &&
                 p->target->shared_bytes >= 3 * 65536;
-    return room && p->narrow && p->geo.page_tokens == 16 &&
+    return room && p->geo.page_tokens == 16 &&
            p->spec.value.rotation == ROTATION_NONE && !p->geo.options && p->slot.fields &&
            p->key_operand == OPERAND_F16 && p->spec.value.kind == CODEC_AFFINE &&
            size == p->geo.value_head_size && (size == 64 || size == 128 || size == 256);
@@ -353,13 +353,13 @@ static bool few_warps(const struct plan *p)
     bool plain = p->spec.key.kind == CODEC_FLOAT && p->geo.layout != LAYOUT_AOS;
     bool wide =
         p->geo.layout == LAYOUT_AOS && p->geo.gqa > 4; /* k8v4: 128 registers spilled 8 bytes */
-    return plain || wide || p->slot.key.norm_at_read || p->geo.head_size > 128;
+    return plain || wide || p->slot.key.norm_at_read || p->geo.head_size > 128 || p->narrow > 1;
 }
 
 static int image_warps(const struct plan *p) { return few_warps(p) ? 8 : 16; }
 static int image_steps(const struct plan *p)
 {
-    return p->slot.key.norm_at_read && p->geo.head_size <= 128 ? 3 : 2;
+    return (p->slot.key.norm_at_read || p->narrow > 1) && p->geo.head_size <= 128 ? 3 : 2;
 }
 
 /* 16 warps and one more would leave 96 registers a thread: a multiprocessor's quarter has five of them
@@ -406,14 +406,30 @@ static bool narrow_possible(const struct plan *p)
            (d % 64 == 0 || (d % 16 == 0 && d < 256));
 }
 
-static void plan_form(struct plan *p)
+/* More than one tile where images help: they share what is made of codes. */
+static int row_tiles(const struct plan *p, bool images)
 {
-    bool few = p->geo.gqa <= p->target->narrow.rows;
-    p->narrow = plan_pick(p, PLAN_narrow, few && narrow_possible(p));
+    int rows = p->target->narrow.rows;
+    if (!narrow_possible(p))
+        return 0;
+    int tiles = (p->geo.gqa + rows - 1) / rows;
+    bool several = images && images_help(p) && tiles * p->geo.head_size <= 256;
+    return tiles == 1 || several ? tiles : 0;
+}
+
+static void plan_form(struct plan *p, bool images)
+{
+    p->narrow = plan_pick(p, PLAN_narrow, row_tiles(p, images));
     p->mma = p->narrow ? p->target->narrow : p->target->mma;
-    plan_because(p, "narrow", "%s",
-                 p->narrow ? "a KV head's query rows fit 8: half the products and sums"
-                           : "tiles of 16 query rows");
+    if (p->narrow) {
+        p->mma.lane_rows *= p->narrow;
+        p->mma.operand_rows *= p->narrow;
+        p->mma.rows *= p->narrow;
+    }
+    static const char *const why[] = {"tiles of 16 query rows",
+                                      "a KV head's query rows fit 8: half the products and sums",
+                                      "tiles of 8 query rows that share what is made of codes"};
+    plan_because(p, "narrow", "%s", why[least(p->narrow, 2)]);
 }
 
 /* 8 to 64 KiB a table: for targets where three CTAs have them. */
@@ -430,9 +446,9 @@ static void plan_tables(struct plan *p)
 static void plan_shape(struct plan *p, bool images)
 {
     plan_operands(p);
-    plan_form(p);
+    plan_form(p, images && p->set.value[PLAN_images] != 0);
     plan_tables(p);
-    bool wanted = images && p->set.value[PLAN_images] != 0 && images_help(p);
+    bool wanted = images && p->narrow && p->set.value[PLAN_images] != 0 && images_help(p);
     plan_warps(p, wanted ? image_warps(p) : ATTEND_WARPS);
     plan_step(p);
     plan_images(p, wanted);
@@ -443,7 +459,7 @@ static void plan_shape(struct plan *p, bool images)
 static void plan_quick(struct plan *p)
 {
     bool easy = p->images && p->geo.layout != LAYOUT_AOS && p->geo.head_size == 128 &&
-                p->spec.key.bits >= 4;
+                p->spec.key.bits >= 4 && p->narrow == 1;
     p->quick = plan_pick(p, PLAN_quick, p->target->family == FAMILY_NVPTX && easy);
     plan_because(p, "quick", "%s",
                  p->quick

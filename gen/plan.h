@@ -49,9 +49,9 @@ struct plan {
     int pair_lanes, pair_turns; /* dequant: lanes that hold a pair, a power of two; pairs of a lane, one after the other */
     int shuffled;             /* dequant: lanes hold a codebook, a look-up is a shuffle */
     /* decode, unified */
-    int narrow;               /* 1: the matrix unit's form for up to 8 query rows */
-    struct mma_shape mma;     /* of that form */
-    int rows;                 /* query rows a CTA: decode 16 or, narrow, 8; unified 16 a row warp */
+    int narrow;               /* tiles of the matrix unit's form for up to 8 query rows; 0: its form for 16 */
+    struct mma_shape mma;     /* of that form, all tiles together */
+    int rows;                 /* query rows a CTA: decode 16 or 8 a narrow tile; unified 16 a row warp */
     int row_warps;            /* warps with rows of their own (unified) */
     int token_warps;          /* warps that share rows and split tokens (decode) */
     int dim_warps;            /* warps that share rows and tokens and split the value dims */

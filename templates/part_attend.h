@@ -21,7 +21,7 @@
 #include "part_slot.h"
 
 enum {
-    ATTEND_ROWS = 2, ATTEND_SUBTILES = 2, /* query rows a lane holds, at most */
+    ATTEND_ROWS = 8, ATTEND_SUBTILES = 2, /* query rows a lane holds, at most */
     ATTEND_KEY_WORDS = 320,
     ATTEND_VALUE_WORDS = 32,
     ATTEND_CHUNKS = 40,   /* block scales a lane needs of one token, at most */
@@ -62,7 +62,7 @@ struct attend {
     val slope[ATTEND_ROWS], soft_cap;     /* f32: of kernels with these options, in log2 units */
     val row_scale[ATTEND_ROWS];           /* f32: score of a row = product * row_scale * token factor, log2 units */
     val first[ATTEND_ROWS], last[ATTEND_ROWS]; /* i32: visible keys of a row; last < first: none */
-    val second;            /* i1, uniform: some lane's second row exists; NULL: not asked, it is worked on */
+    val second;            /* i1, uniform: of the second half of some lane's rows one exists; NULL: not asked, they are worked on */
 };
 
 /* What the loop carries of the softmax. */

@@ -25,6 +25,8 @@ static int plane_bytes(const struct plan *p) { return p->mma.rows * pitch(p) * 2
 static val unit_bits(struct kb *k, const struct plan *p, val row, val group)
 {
     val odd = kb_lshri(K, row, 2); /* neighbouring columns of the operand are rows 4 apart */
+    if (p->mma.rows > 8)
+        odd = kb_andi(K, odd, 1);
     int size = p->geo.head_size;
     if (size == 64)
         return kb_shli(K, odd, 4);

@@ -256,6 +256,12 @@ static void mask_step(struct kb *k, const struct attend *a, val start, val *r, v
         most[row] = kb_merge(K, &any, most[row], most_before[row]);
 }
 
+/* Is a row worked on in a branch? */
+static bool is_optional(const struct attend *a, int row)
+{
+    return a->second && 2 * row >= a->shape.lane_rows;
+}
+
 static void row_scores(struct kb *k, const struct attend *a, val start, val *r, int row, val *most,
                        const struct token_facts *facts)
 {
@@ -290,7 +296,7 @@ static void scores(struct kb *k, const struct attend *a, val start, val *r, val 
             get_facts(K, a, i * a->shape.y_tile, e, &facts[i * a->shape.ye + e]);
     val none = kb_f32_bits(K, 0xff800000);
     for (int row = 0; row < a->shape.lane_rows; row++) {
-        bool optional = row && a->second;
+        bool optional = is_optional(a, row);
         struct kb_if exists = {0};
         if (optional)
             exists = kb_if(K, a->second);
@@ -327,7 +333,7 @@ static void weights(struct kb *k, const struct attend *a, val *r, const val *ref
                     const struct token_facts *facts, struct attend_sums *s)
 {
     for (int row = 0; row < a->shape.lane_rows; row++) {
-        bool optional = row && a->second;
+        bool optional = is_optional(a, row);
         struct kb_if exists = {0};
         val l = s->l[row], z = s->z[row];
         if (optional)
