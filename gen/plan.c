@@ -299,8 +299,8 @@ static void plan_turn(struct plan *p)
 static void plan_step(struct plan *p)
 {
     const struct target *t = p->target;
-    bool two = p->mma.y_tile == 8 && accumulators(p) <= 32 * most(p->narrow, 1) && p->key_operand == OPERAND_F16 &&
-               p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
+    bool two = p->mma.y_tile == 8 && accumulators(p) <= 32 * most(p->narrow, 1) &&
+               p->key_operand == OPERAND_F16 && p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
     p->subtiles = plan_pick(p, PLAN_subtiles, two ? 2 : t->mma.k_tiles);
     plan_because(p, "subtiles", "%s",
                  two ? "two 16-token products a step share one update of the running maximum"
@@ -323,14 +323,27 @@ static void plan_step(struct plan *p)
                              : "no registers (or, on a CPU, no use) for a step in flight");
 }
 
+/* Pages of 16 tokens; larger ones of the native layout are such pages one after the other. */
+static bool pages_suit(const struct plan *p)
+{
+    return p->geo.layout == LAYOUT_NATIVE || p->geo.page_tokens == 16;
+}
+
+/* Native images are nibbles: values that are masked where they stand, keys that are looked up by nibbles, or whole codes. */
+static bool native_suits(const struct plan *p)
+{
+    const struct mma_shape *m = &p->mma;
+    return m->groups == 4 && m->y_tile == 8 && m->ke == 4 && p->spec.value.kind == CODEC_AFFINE &&
+           (p->spec.key.kind == CODEC_CODEBOOK || p->spec.key.bits >= 4);
+}
+
 /* What part_image.c can do: a page is 16 tokens, a warp holds all dims of its rows. */
 static bool images_possible(const struct plan *p)
 {
-    const struct mma_shape *m = &p->mma;
-    bool order = p->geo.layout != LAYOUT_NATIVE || (m->groups == 4 && m->y_tile == 8 && m->ke == 4);
-    return order && p->kind == KIND_DECODE && p->geo.page_tokens == 16 && p->dim_warps == 1 &&
-           !p->turn_rows && !p->dims_overlap && p->slot.slot_bytes % 2 == 0 &&
-           !p->slot.key.scale_bytes && !p->slot.value.scale_bytes;
+    bool order = p->geo.layout != LAYOUT_NATIVE || native_suits(p);
+    return order && p->kind == KIND_DECODE && pages_suit(p) && p->dim_warps == 1 && !p->turn_rows &&
+           !p->dims_overlap && p->slot.slot_bytes % 2 == 0 && !p->slot.key.scale_bytes &&
+           !p->slot.value.scale_bytes;
 }
 
 /* Where images were measured to be faster than loads: multiprocessors with room for a ring beside
@@ -341,9 +354,8 @@ static bool images_help(const struct plan *p)
     int size = p->geo.head_size;
     bool room = p->target->family == FAMILY_NVPTX && p->target->flags & TF_BULK_COPY &&
                 p->target->shared_bytes >= 3 * 65536;
-    return room && p->geo.page_tokens == 16 &&
-           p->spec.value.rotation == ROTATION_NONE && !p->geo.options && p->slot.fields &&
-           p->key_operand == OPERAND_F16 && p->spec.value.kind == CODEC_AFFINE &&
+    return room && pages_suit(p) && p->spec.value.rotation == ROTATION_NONE && !p->geo.options &&
+           p->slot.fields && p->key_operand == OPERAND_F16 && p->spec.value.kind == CODEC_AFFINE &&
            size == p->geo.value_head_size && (size == 64 || size == 128 || size == 256);
 }
 
@@ -366,8 +378,8 @@ static int image_steps(const struct plan *p)
 ** then, and 16384 registers. (nvJitLink ignores setmaxnreg.) */
 static void plan_producer(struct plan *p)
 {
-    bool tight =
-        p->geo.layout == LAYOUT_AOS && p->geo.head_size > 128; /* 168 registers would spill */
+    bool tight = p->narrow > 1 || /* 168 registers would spill */
+                 (p->geo.layout == LAYOUT_AOS && p->geo.head_size > 128);
     p->producer = plan_pick(p, PLAN_producer, p->bulk && p->warps < 16 && !tight);
     plan_because(p, "producer", "%s",
                  p->producer ? "no reader of a slot falls behind by asking for its next pages"
@@ -547,6 +559,8 @@ static kvk_status check_set(const struct plan *p, kvk_error *err)
         return refuse_set(p, err, PLAN_subtiles, "2: one product takes the weights of 32 tokens");
     if (set[PLAN_narrow] > 0 && !narrow_possible(p))
         return refuse_set(p, err, PLAN_narrow, "0");
+    if (set[PLAN_narrow] > 0 && p->dims % p->mma.tiles)
+        return refuse_set(p, err, PLAN_narrow, "fewer tiles: a warp's dims must come in twos");
     if (set[PLAN_images] > 0 && !images_possible(p))
         return refuse_set(p, err, PLAN_images,
                           "0: images are for pages of 16 tokens and dims of one warp");

@@ -117,14 +117,33 @@ static struct attend view(struct kb *k, const struct attend *a, const struct ima
     return v;
 }
 
-/* Page numbers of a step; past the sequence's end its last page again. */
+/* Pages of 16n tokens are n images, one after the other (native). */
+static bool several(const struct attend *a) { return a->plan->geo.page_tokens > TOKENS; }
+
+/* Page numbers of a step, or, where pages are several images, bytes to these in the pool; past the sequence's end its
+** last page again. */
 static void step_pages(struct kb *k, const struct attend *a, val start, val *pages)
 {
+    int tokens = a->plan->geo.page_tokens;
     val last = kb_andi(K, kb_addi(K, a->length, -1), -TOKENS);
     for (int u = 0; u < a->plan->subtiles; u++) {
         val begin = kb_smin(K, kb_addi(K, start, (long long)TOKENS * u), last);
-        pages[u] = attend_page(K, a, kb_divi(K, begin, TOKENS));
+        val index = kb_divi(K, begin, tokens);
+        pages[u] = attend_page(K, a, index);
+        if (!several(a))
+            continue;
+        val within = kb_sub(K, begin, kb_muli(K, index, tokens));
+        val before = kb_zext(K, kb_divi(K, within, TOKENS), KB_I64);
+        val page = kb_mul(K, kb_zext(K, pages[u], KB_I64), a->head.page_stride);
+        pages[u] = kb_add(K, page, kb_mul(K, before, a->head.step));
     }
+}
+
+/* Where a page of step_pages begins. */
+static val page_begin(struct kb *k, const struct attend *a, val page)
+{
+    val bytes = several(a) ? page : kb_mul(K, kb_zext(K, page, KB_I64), a->head.page_stride);
+    return kb_offset(K, a->head.cache, bytes);
 }
 
 /* One page's bulk copies, by one lane: whole, by groups of four tokens, the last with the fields
@@ -134,8 +153,7 @@ static void copy_page(struct kb *k, const struct attend *a, const struct image *
 {
     const struct slot *slot = &a->plan->slot;
     bool fields = a->head.layout == LAYOUT_SOA && slot->fields;
-    val base =
-        kb_offset(K, a->head.cache, kb_mul(K, kb_zext(K, page, KB_I64), a->head.page_stride));
+    val base = page_begin(K, a, page);
     if (a->head.layout == LAYOUT_NATIVE) { /* these heads' blocks lie together */
         val first = kb_muli(K, kb_zext(K, im->block, KB_I64), slot->record_bytes);
         kb_bulk_copy(K, to, kb_offset(K, base, first), im->page_bytes, bar);
@@ -333,12 +351,12 @@ static void copy_own(struct kb *k, const struct attend *a, const struct attend *
     kb_loop_begin(K, &loop, (val *)&c, 3);
     kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, c.u, a->plan->subtiles));
     loop.rolled = true;
-    struct slot_token t = slot_token(K, &a->head, c.page, kb_i32(K, 0));
-    copy_units(K, native ? NULL : im, t.record, a->head.step, kb_offset(K, c.to, v->head.record),
+    val base = page_begin(K, a, c.page), record = kb_offset(K, base, a->head.record);
+    copy_units(K, native ? NULL : im, record, a->head.step, kb_offset(K, c.to, v->head.record),
                s->record_bytes / unit, native ? 1 : TOKENS, unit);
     if (a->head.layout == LAYOUT_SOA && s->fields)
-        copy_units(K, NULL, t.field, kb_i64(K, 0), kb_offset(K, c.to, v->head.field),
-                   s->fields * TOKENS, 1, 2);
+        copy_units(K, NULL, kb_offset(K, base, a->head.field), kb_i64(K, 0),
+                   kb_offset(K, c.to, v->head.field), s->fields * TOKENS, 1, 2);
     c.u = kb_addi(K, c.u, 1);
     c.page = pages[a->plan->subtiles - 1];
     c.to = kb_offset(K, c.to, v->image_page);

@@ -1,7 +1,18 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Not measured: plans that the rules do not choose on this target, for the suite num_other_plans.
 return {
+    { kind = "decode", gqa = 16, layout = "soa", plan = { narrow = 2, images = 3, warps = 8, spread_tables = 1 } },
+    { kind = "decode", gqa = 16, layout = "native", page = 16, plan = { narrow = 2, images = 2, warps = 8 } },
+    { kind = "decode", gqa = 16, plan = { narrow = 2, warps = 2 } },
+    { kind = "decode", gqa = 12, plan = { narrow = 2 } },
+    { kind = "decode", gqa = 9, plan = { narrow = 2, spread_tables = 1 } },
+    { kind = "decode", gqa = 7, plan = { narrow = 2, warps = 8, images = 1 } },
+    { kind = "decode", gqa = 11, plan = { narrow = 3 } },
+    { kind = "decode", gqa = 3, plan = { narrow = 4 } },
     { kind = "decode", layout = "native", page = 16, plan = { images = 2, spread_tables = 1 } },
+    { kind = "decode", layout = "native", page = 32, plan = { images = 3, warps = 8 } },
+    { kind = "decode", layout = "native", page = 48, plan = { images = 2 } },
+    { kind = "decode", layout = "native", page = 64, plan = { images = 1, spread_tables = 1 } },
     { kind = "decode", layout = "soa", gqa = 1, plan = { spread_tables = 1, images = 2 } },
     { kind = "decode", layout = "soa", gqa = 4, plan = { images = 3, subtiles = 1, warps = 8 } },
     { kind = "decode", gqa = 6, plan = { images = 1, warps = 8 } },
