@@ -22,7 +22,8 @@ enum {
     MAX_KEY_WORDS = 320,
     CHUNK_TOKENS = 8192, /* 512 truncating accumulations a sum: an error of 3e-5 at most */
     CENTRE_TOKENS =
-        512, /* 32 truncating accumulations of numbers of one sign: below 10^-5 of the sum */
+        512,        /* 32 truncating accumulations of numbers of one sign: below 10^-5 of the sum */
+    MOST_TILES = 3, /* narrow ones of a warp: 255 registers */
     IMAGE_HEADS = 8,   /* of which queries find room beside a ring */
     OTHER_SHARED = 512 /* barriers, alignment */
 };
@@ -254,6 +255,8 @@ static void plan_warps(struct plan *p, int warps)
     bool wide = p->mma.groups == 1 || (p->mma.groups == 2 && p->geo.head_size > 128);
     if (wide) /* a lane holds (half of) whole operand rows: the registers are theirs */
         most /= 2;
+    if (p->narrow > 1)
+        most = MAX_ACCUMULATORS; /* tiles share the codes of a step */
     p->warps = plan_pick(p, PLAN_warps, warps);
     p->dim_warps = 1;
     while (accumulators(p) > most && p->dim_warps < p->warps && slice(p) % 2 == 0)
@@ -418,15 +421,22 @@ static bool narrow_possible(const struct plan *p)
            (d % 64 == 0 || (d % 16 == 0 && d < 256));
 }
 
+/* Tiles of a warp that 255 registers hold: of 128 value dims each takes 32 for its sums. */
+static int most_tiles(const struct plan *p)
+{
+    return p->geo.head_size <= 64 ? 4 : p->slot.key.norm_at_read ? 2 : 3;
+}
+
 /* More than one tile where images help: they share what is made of codes. */
 static int row_tiles(const struct plan *p, bool images)
 {
     int rows = p->target->narrow.rows;
     if (!narrow_possible(p))
         return 0;
-    int tiles = (p->geo.gqa + rows - 1) / rows;
-    bool several = images && images_help(p) && tiles * p->geo.head_size <= 256;
-    return tiles == 1 || several ? tiles : 0;
+    int tiles = (p->geo.gqa + rows - 1) / rows, most = most_tiles(p);
+    int passes = (tiles + most - 1) / most;
+    bool several = images && images_help(p) && p->geo.head_size <= 128;
+    return tiles == 1 || several ? (tiles + passes - 1) / passes : 0;
 }
 
 static void plan_form(struct plan *p, bool images)
