@@ -424,7 +424,9 @@ static bool narrow_possible(const struct plan *p)
 /* Tiles of a warp that 255 registers hold: of 128 value dims each takes 32 for its sums. */
 static int most_tiles(const struct plan *p)
 {
-    return p->geo.head_size <= 64 ? 4 : p->slot.key.norm_at_read ? 2 : 3;
+    return p->slot.key.norm_at_read ? 2
+           : p->geo.head_size <= 64 ? 4
+                                    : 3; /* squares take the rest */
 }
 
 /* More than one tile where images help: they share what is made of codes. */
