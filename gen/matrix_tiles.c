@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** matrix_tiles.c - the narrow form for several tiles of query rows (plan->narrow of them): what is of Y is made once and
-** meets the rows of each tile. A lane's rows are tile 0's, then tile 1's ...; so are operands and results of a Y tile.
+** matrix_tiles.c - the narrow form for several tiles of query rows (plan->narrow of them): what is of Y is made
+** once and meets the rows of each tile. A lane's rows are tile 0's, then tile 1's ...; so are operands and results
+** of a Y tile.
 */
 #include "kb_internal.h"
 

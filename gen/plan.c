@@ -332,7 +332,8 @@ static bool pages_suit(const struct plan *p)
     return p->geo.layout == LAYOUT_NATIVE || p->geo.page_tokens == 16;
 }
 
-/* Native images are nibbles: values that are masked where they stand, keys that are looked up by nibbles, or whole codes. */
+/* Native images are nibbles: values that are masked where they stand, keys that are looked up by nibbles, or whole
+** codes. */
 static bool native_suits(const struct plan *p)
 {
     const struct mma_shape *m = &p->mma;

@@ -67,8 +67,7 @@ struct matrix_ops {
     /* results over 16 * k_tiles y: r[tile][row][e] f32 -> pairs[operand row * ke/2 + p] of `type` */
     void (*x_from_result)(struct kb *k, int type, const val *r, val *pairs);
 };
-extern const struct matrix_ops matrix_tiles; /* of several narrow tiles */
-extern const struct matrix_ops matrix_nvptx, matrix_nvptx_narrow, matrix_amdgcn, matrix_host, matrix_host_narrow;
+extern const struct matrix_ops matrix_nvptx, matrix_nvptx_narrow, matrix_amdgcn, matrix_host, matrix_host_narrow, matrix_tiles;
 
 struct target {
     const char *name;      /* "sm_90a", "gfx942", "x86-64-v3" */

@@ -354,9 +354,10 @@ static void copy_own(struct kb *k, const struct attend *a, const struct attend *
     val base = page_begin(K, a, c.page), record = kb_offset(K, base, a->head.record);
     copy_units(K, native ? NULL : im, record, a->head.step, kb_offset(K, c.to, v->head.record),
                s->record_bytes / unit, native ? 1 : TOKENS, unit);
-    if (a->head.layout == LAYOUT_SOA && s->fields)
-        copy_units(K, NULL, kb_offset(K, base, a->head.field), kb_i64(K, 0),
-                   kb_offset(K, c.to, v->head.field), s->fields * TOKENS, 1, 2);
+    if (a->head.layout == LAYOUT_SOA && s->fields) {
+        val fields = kb_offset(K, base, a->head.field), to = kb_offset(K, c.to, v->head.field);
+        copy_units(K, NULL, fields, kb_i64(K, 0), to, s->fields * TOKENS, 1, 2);
+    }
     c.u = kb_addi(K, c.u, 1);
     c.page = pages[a->plan->subtiles - 1];
     c.to = kb_offset(K, c.to, v->image_page);
