@@ -382,8 +382,11 @@ static int image_steps(const struct plan *p)
 ** then, and 16384 registers. (nvJitLink ignores setmaxnreg.) */
 static void plan_producer(struct plan *p)
 {
-    bool tight = p->narrow > 1 || /* 168 registers would spill */
-                 (p->geo.layout == LAYOUT_AOS && p->geo.head_size > 128);
+    bool looks_up = p->spec.key.kind == CODEC_CODEBOOK, aos = p->geo.layout == LAYOUT_AOS;
+    bool hopper = p->target->flags & TF_WGMMA; /* sm_100a's assembler spills 24 bytes (soa) */
+    bool held = p->narrow == 2 && looks_up && !aos && (hopper || p->geo.layout == LAYOUT_NATIVE);
+    bool tight = (p->narrow > 1 && !held) || /* 168 registers would spill */
+                 (aos && p->geo.head_size > 128);
     p->producer = plan_pick(p, PLAN_producer, p->bulk && p->warps < 16 && !tight);
     plan_because(p, "producer", "%s",
                  p->producer ? "no reader of a slot falls behind by asking for its next pages"
@@ -430,7 +433,7 @@ static int most_tiles(const struct plan *p)
                                     : 3; /* squares take the rest */
 }
 
-/* More than one tile where images help: they share what is made of codes. */
+/* More than one tile where images help: they share what is made of codes. (aos: sm_100a's assembler spills 8 bytes.) */
 static int row_tiles(const struct plan *p, bool images)
 {
     int rows = p->target->narrow.rows;
@@ -438,7 +441,8 @@ static int row_tiles(const struct plan *p, bool images)
         return 0;
     int tiles = (p->geo.gqa + rows - 1) / rows, most = most_tiles(p);
     int passes = (tiles + most - 1) / most;
-    bool several = images && images_help(p) && p->geo.head_size <= 128;
+    bool aos = p->geo.layout == LAYOUT_AOS, hopper = p->target->flags & TF_WGMMA;
+    bool several = images && images_help(p) && p->geo.head_size <= 128 && (hopper || !aos);
     return tiles == 1 || several ? (tiles + passes - 1) / passes : 0;
 }
 

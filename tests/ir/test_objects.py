@@ -58,6 +58,8 @@ CORE = [
     (["gfx942", "gfx1201", "sm_80", "sm_90a"], [f"{ROOT}/tests/ir/values.lua"], ATTEND, ["aos"], [128], [4], ["none"]),
     (["sm_80", "sm_90a", "sm_120a"], [f"{ROOT}/tests/ir/values.lua"], ATTEND, ["aos"], [256], [8], ["none"]),
     (["sm_90a", "sm_100a", "sm_120a"], PRESETS[:4], ["decode"], ["soa"], [128], [8], ["none"], [16, 32]),
+    (["sm_90a", "sm_100a"], PRESETS[:4], ["decode"], [], [128], [16], ["none"]),
+    (["sm_90a"], PRESETS[:2], ["decode"], ["native"], [64, 128], [12, 24], ["none"], [32]),
     (["sm_90a"], WGMMA, ["unified"], ["aos"], [64, 128], [1, 3, 8, 16], ["none"], [16, 4096]),
     (["sm_90a", "sm_120a"], FLOATS[1:2], ["decode"], ["aos"], [128, 256], [4], ["none"]),
 ]
