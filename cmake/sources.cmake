@@ -54,6 +54,7 @@ set(KVKILN_GEN_SOURCES
   gen/kb.c
   gen/kb_atomic.c
   gen/kb_flow.c
+  gen/kb_encode.c
   gen/kb_group.c
   gen/kb_mem.c
   gen/lower.c
@@ -65,6 +66,7 @@ set(KVKILN_GEN_SOURCES
   gen/pipeline.c
   gen/plan.c gen/plan_print.c
   gen/plan_dense.c
+  gen/plan_pairs.c
   gen/request.c
   gen/slot.c
   gen/spec.c
@@ -75,6 +77,7 @@ set(KVKILN_GEN_SOURCES
   gen/target_amdgcn.c
   gen/target_host.c
   gen/target_nvptx.c
+  gen/target_nvptx_encode.c
   gen/target_nvptx_group.c
   templates/convert.c
   templates/copy.c
@@ -118,6 +121,8 @@ set(KVKILN_GEN_SOURCES
   templates/part_rows.c
   templates/part_rowvec.c
   templates/part_scaled.c
+  templates/part_shared.c
+  templates/part_shared_encode.c
   templates/part_slot.c
   templates/part_step.c
   templates/reduce.c
@@ -327,6 +332,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/unit/test_hsaco_link.c
   tests/unit/test_limits.c
   tests/unit/test_name.c
+  tests/unit/test_quotients.c
   tests/unit/test_spec.c
   tests/unit/test_tuned.c)
 
@@ -376,6 +382,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   gen/hsaco_input.h
   gen/hsaco_link.h
   gen/kb.h
+  gen/kb_encode.h
   gen/kb_group.h
   gen/kb_internal.h
   gen/kb_kernel.h
@@ -412,6 +419,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_rows.h
   templates/part_rowvec.h
   templates/part_scaled.h
+  templates/part_shared.h
   templates/part_slot.h
   templates/part_splits.h
   templates/part_spread.h

@@ -625,12 +625,11 @@ static kvk_status make(struct plan *out, kvk_error *err)
                           "sizes whose query rows fit shared memory");
     } else {
         out->warps = STORE_WARPS;
-        if (kind != KIND_DEQUANT)
+        if (kind != KIND_DEQUANT && kind != KIND_STORE)
             plan_because(out, "warps", "one warp a (row, head) pair, %d pairs a CTA", STORE_WARPS);
     }
     out->vectors = out->warps;
-    if (kind == KIND_DEQUANT)
-        plan_pairs(out);
+    plan_pairs(out);
     out->threads = (out->warps + out->producer) * target->warp;
     return check_set(out, err);
 }

@@ -45,8 +45,8 @@ struct plan {
     enum kind kind;
     struct slot slot;
     int warps, threads;       /* a CTA; threads include those of a producer */
-    int vectors;              /* store, dequant, merge, copy, convert: (row, head) pairs a CTA: warps, but for dequant */
-    int pair_lanes, pair_turns; /* dequant: lanes that hold a pair, a power of two; pairs of a lane, one after the other */
+    int vectors;              /* store, dequant, merge, copy, convert: (row, head) pairs a CTA: warps, but for store and dequant */
+    int pair_lanes, pair_turns; /* store, dequant: lanes that hold a pair, a power of two; pairs of a lane, one after the other */
     int shuffled;             /* dequant: lanes hold a codebook, a look-up is a shuffle */
     /* decode, unified */
     int narrow;               /* tiles of the matrix unit's form for up to 8 query rows; 0: its form for 16 */

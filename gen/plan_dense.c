@@ -8,12 +8,9 @@
 #include "kb_group.h"
 
 enum {
-    GROUPS = 2,          /* 128 rows: both halves of a tile's time are another group's */
-    TILES = 4,           /* of keys and values: two in use, two on their way */
-    CHUNK_TOKENS = 8192, /* as plan.c's */
-    PAIR_LANES = 8,
-    PAIR_ELEMENTS = 64, /* of a lane's vectors at once */
-    PAIR_TURNS = 2
+    GROUPS = 2,         /* 128 rows: both halves of a tile's time are another group's */
+    TILES = 4,          /* of keys and values: two in use, two on their way */
+    CHUNK_TOKENS = 8192 /* as plan.c's */
 };
 
 static bool sixteen_bits(const struct side *s)
@@ -77,44 +74,4 @@ bool plan_dense(struct plan *p)
     plan_because(p, "chunk_tokens",
                  "matrix units truncate when they accumulate: chunks meet in f32 additions");
     return true;
-}
-
-/* A vector in eight lanes needs three shuffled steps of its rotation, not five, and its rows are
-** written by 16 bytes. */
-static bool in_eight_lanes(int size)
-{
-    return (size & (size - 1)) == 0 && size >= 8 * PAIR_LANES && size <= 32 * PAIR_LANES;
-}
-
-/* CTAs of a multiprocessor, so many that no kernel spills: nine leave a thread 56 registers. Lanes
-** hold twice as much of 256 elements, and before sm_90 a number takes more steps. */
-static int pair_ctas(const struct plan *p, int size)
-{
-    bool wide = p->target->flags & TF_BULK_COPY && size <= 16 * PAIR_LANES;
-    bool four = p->geo.layout == LAYOUT_SOA && p->spec.value.bits >= 4;
-    return !wide ? 0 : p->geo.layout == LAYOUT_AOS ? 7 : four ? 9 : 8;
-}
-
-void plan_pairs(struct plan *p)
-{
-    int warp = p->target->warp, key = p->geo.head_size, value = p->geo.value_head_size;
-    int size = key > value ? key : value;
-    bool shared = in_eight_lanes(key) && in_eight_lanes(value);
-    p->pair_lanes = shared ? PAIR_LANES : warp;
-    int held = (size + p->pair_lanes - 1) / p->pair_lanes, most = PAIR_ELEMENTS / held;
-    p->pair_turns = !shared || most < 1 ? 1 : most > PAIR_TURNS ? PAIR_TURNS : most;
-    p->shuffled = shared && p->target->family == FAMILY_NVPTX && p->spec.key.kind == CODEC_CODEBOOK;
-    p->min_ctas = shared ? pair_ctas(p, size) : 0;
-    p->vectors = p->warps * (warp / p->pair_lanes) * p->pair_turns;
-    plan_because(p, "pair_lanes", "%s",
-                 shared ? "eight lanes a vector: rows by 16 bytes, fewer shuffles a rotation"
-                        : "a warp holds the vector, whose blocks eight lanes could not");
-    plan_because(p, "pair_turns", "vectors of a lane whose loads are under way at once");
-    plan_because(p, "min_ctas", "%s",
-                 p->min_ctas ? "more warps hide more latency than the registers would (measured, "
-                               "sm_90a)"
-                             : "the assembler may use all registers");
-    plan_because(p, "shuffled", "%s",
-                 p->shuffled ? "a shuffle instead of a tree of selections"
-                             : "no codebook, or shuffles cost more than selections");
 }

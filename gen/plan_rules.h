@@ -16,7 +16,7 @@ int plan_pick(struct plan *p, enum plan_field field, int rule);
 bool plan_dense_possible(const struct plan *p);
 /* Decides; true: the plan is complete. */
 bool plan_dense(struct plan *p);
-/* dequant: which lanes hold a (row, head). */
+/* plan_pairs.c, store and dequant: which lanes hold a (row, head). */
 void plan_pairs(struct plan *p);
 
 #endif

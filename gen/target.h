@@ -106,8 +106,7 @@ struct target_ops {
     val (*uniform)(struct kb *k, val x);
     val (*opaque)(struct kb *k, val x);
     val (*exp2)(struct kb *k, val x), (*log2)(struct kb *k, val x);
-    val (*rsqrt)(struct kb *k, val x);
-    val (*rcp)(struct kb *k, val x);
+    val (*rsqrt)(struct kb *k, val x), (*rcp)(struct kb *k, val x);
     val (*byte_perm)(struct kb *k, val a, val b, unsigned selector); /* NULL: generic shifts */
     val (*bit_select)(struct kb *k, unsigned mask, val x, val y); /* NULL: generic */
     val (*mask_merge)(struct kb *k, val x, unsigned mask, unsigned bits); /* (x & mask) | bits; NULL: generic */
@@ -116,6 +115,7 @@ struct target_ops {
     val (*pack_half)(struct kb *k, val lo, val hi, int type), (*pack_finite)(struct kb *k, val lo, val hi);
     const struct matrix_ops *matrix, *narrow; /* narrow may be NULL */
     const struct group_ops *group;            /* NULL: no kernels of groups */
+    const struct encode_ops *encode;          /* may be NULL */
 };
 
 extern const struct target_ops target_ops_nvptx, target_ops_amdgcn, target_ops_host;

@@ -14,6 +14,7 @@
 #include "abi_table.h"
 #include "plan.h"
 #include "target.h"
+#include "kb_encode.h"
 #include "target_group.h"
 
 #include <pthread.h>
@@ -376,4 +377,5 @@ const struct target_ops target_ops_nvptx = {
     .matrix = &matrix_nvptx,
     .narrow = &matrix_nvptx_narrow,
     .group = &group_nvptx,
+    .encode = &encode_nvptx,
 };

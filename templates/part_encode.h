@@ -26,6 +26,10 @@ void encode_side(struct kb *k, const struct side *side, struct rowvec *v, const 
 /* Length of the vector of chosen centroids. */
 val encode_chosen_length(struct kb *k, const struct rowvec *v, const float *centroids, int bits, const val *code);
 
+/* Infinities become +-65504. Scale and zero of codes 0..top between such numbers; an infinite least: there is none. */
+val encode_bounded(struct kb *k, val x);
+void encode_range(struct kb *k, val least, val most, int top, val *scale, val *zero);
+
 /* Bit patterns: NaN -> 0, other magnitudes at most `most`. */
 val encode_sanitise(struct kb *k, val x, val most);
 

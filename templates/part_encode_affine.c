@@ -5,8 +5,8 @@
 */
 #include "part_encode.h"
 
-/* Infinities become +-65504; finite values stay, whatever their size. */
-static val bounded(struct kb *k, val x)
+/* Finite values stay, whatever their size. */
+val encode_bounded(struct kb *k, val x)
 {
     val infinity = kb_f32_bits(K, 0x7F800000), minus_infinity = kb_f32_bits(K, 0xFF800000);
     val most = kb_f32(K, 65504), least = kb_f32(K, -65504);
@@ -16,22 +16,18 @@ static val bounded(struct kb *k, val x)
     return kb_select(K, low, least, a);
 }
 
-/* Extremes over the elements that are numbers; both 0 if there are none. */
-static void range(struct kb *k, const struct rowvec *v, val *least, val *most)
+/* Extremes over the elements that are numbers; infinite if there are none. */
+static void extremes(struct kb *k, const struct rowvec *v, val *least, val *most)
 {
-    val infinity = kb_f32_bits(K, 0x7F800000), minus_infinity = kb_f32_bits(K, 0xFF800000),
-        zero = kb_f32(K, 0);
+    val infinity = kb_f32_bits(K, 0x7F800000), minus_infinity = kb_f32_bits(K, 0xFF800000);
     val low[ROWVEC_MAX], high[ROWVEC_MAX];
     for (int i = 0; i < v->e; i++) {
         val number = kb_fcmp(K, KB_ORD, v->x[i], v->x[i]);
         low[i] = kb_select(K, number, v->x[i], infinity);
         high[i] = kb_select(K, number, v->x[i], minus_infinity);
     }
-    val mn = rowvec_min(k, v, low);
-    val mx = rowvec_max(k, v, high);
-    val none = kb_fcmp(K, KB_OEQ, mn, infinity);
-    *least = kb_select(K, none, zero, mn);
-    *most = kb_select(K, none, zero, mx);
+    *least = rowvec_min(k, v, low);
+    *most = rowvec_max(k, v, high);
 }
 
 static val scale_of(struct kb *k, val z, val most, int top)
@@ -73,15 +69,23 @@ static val stored_inverse(struct kb *k, val s)
     return kb_select(K, some, inverse, zero);
 }
 
+void encode_range(struct kb *k, val least, val most, int top, val *scale, val *zero)
+{
+    val infinity = kb_f32_bits(K, 0x7F800000), nothing = kb_f32(K, 0), bound = kb_f32(K, 65504);
+    val none = kb_fcmp(K, KB_OEQ, least, infinity);
+    val low = kb_select(K, none, nothing, least), high = kb_select(K, none, nothing, most);
+    *zero = encode_sanitise(K, low, bound);
+    *scale = scale_of(k, *zero, high, top);
+}
+
 void encode_affine(struct kb *k, const struct side *side, struct rowvec *v, struct encoded *out)
 {
     int top = (1 << side->codec.bits) - 1;
-    val least, most, one = kb_f32(K, 1), bound = kb_f32(K, 65504);
+    val least, most, z, s, one = kb_f32(K, 1);
     for (int i = 0; i < v->e; i++)
-        v->x[i] = bounded(K, v->x[i]);
-    range(k, v, &least, &most);
-    val z = encode_sanitise(K, least, bound);
-    val s = scale_of(k, z, most, top);
+        v->x[i] = encode_bounded(K, v->x[i]);
+    extremes(k, v, &least, &most);
+    encode_range(k, least, most, top, &s, &z);
     out->field[0] = s;
     out->field[1] = z;
     val inverse;

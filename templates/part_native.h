@@ -18,6 +18,9 @@ void slot_load(struct kb *k, const struct slot_token *token, const struct side *
 /* Of this one. No byte of another token is read or written. */
 void native_store(struct kb *k, const struct slot_token *token, const struct side *side, const struct rowvec *v,
                   const val *code);
+/* The same of a shared vector: word[j] are the codes of eight j * v->lanes + lane, two words of 8-bit ones; if `exists`. */
+void native_store_eights(struct kb *k, const struct slot_token *token, const struct side *side, const struct rowvec *v,
+                         const val word[][2], val exists);
 void native_load(struct kb *k, const struct slot_token *token, const struct side *side, const struct rowvec *v, val *code);
 
 /* Eight m (i32), read-only memory. */

@@ -170,6 +170,51 @@ static void store_bytes(struct kb *k, const struct slot_token *t, const struct s
     kb_endif(K, &only);
 }
 
+/* Both words of an eight of bytes, each in one unit. */
+static void store_word_pair(struct kb *k, const struct slot_token *t, const struct side *side,
+                            val m, const val word[2])
+{
+    int run = side->head_size / 4;
+    val first = kb_shli(K, m, 3);
+    struct native_place p = {.token = t, .side = side, .row = t->place};
+    p.lane = kb_divi(K, first, run);
+    for (int i = 0; i < 2; i++) {
+        val byte = kb_addi(K, kb_remi(K, first, run), 4LL * i);
+        val at = native_address(K, &p, NATIVE_MAIN, byte);
+        kb_store(K, word[i], at, 4);
+    }
+}
+
+/* Pieces begin at eights that their number of eights divides, as it does `lanes`: those behind
+** lie in the next lanes. */
+void native_store_eights(struct kb *k, const struct slot_token *t, const struct side *side,
+                         const struct rowvec *v, const val word[][2], val exists)
+{
+    bool value = side == &t->head->slot->value;
+    int bits = side->codec.bits, more = bits >= 4 ? 1 : value || bits < 3 ? 2 : 4;
+    val piece[MOST_EIGHTS][4];
+    for (int j = 0; j < v->e / 8; j++)
+        for (int later = 0; later < more; later++) {
+            val lane = kb_addi(K, kb_lane(K), later);
+            lane = kb_andi(K, lane, kb_warp_size(k) - 1);
+            piece[j][later] = later ? kb_shuffle(K, word[j][0], lane) : word[j][0];
+        }
+    struct kb_if only = kb_if(K, exists);
+    for (int j = 0; j < v->e / 8; j++) {
+        val m = kb_addi(K, v->lane, (long long)j * v->lanes);
+        if (bits == 8) {
+            store_word_pair(k, t, side, m, word[j]);
+            continue;
+        }
+        struct native_place p = native_place(K, t, side, m);
+        if (value)
+            store_value(K, &p, piece[j]);
+        else
+            store_key(K, &p, piece[j]);
+    }
+    kb_endif(K, &only);
+}
+
 void native_store(struct kb *k, const struct slot_token *t, const struct side *side,
                   const struct rowvec *v, const val *code)
 {

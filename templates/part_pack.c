@@ -63,7 +63,7 @@ static val string_of(struct kb *k, const val *code, int n, int bits)
     return s;
 }
 
-static void store_string(struct kb *k, val s, int bytes, val at, int align)
+void pack_store_string(struct kb *k, val s, int bytes, val at, int align)
 {
     int unit = unit_of(bytes, align);
     for (int i = 0; i < bytes; i += unit) {
@@ -106,7 +106,7 @@ static void store_whole(struct kb *k, const struct rowvec *v, int bits, val base
     for (int i = 0; i < v->e; i += n) {
         val s = string_of(k, code + i, n, bits);
         val to = kb_offseti(K, at, (long long)bytes * (i / n));
-        store_string(k, s, bytes, to, align);
+        pack_store_string(k, s, bytes, to, align);
     }
     rowvec_endif(k, &only);
 }
@@ -130,7 +130,7 @@ static void store_joined(struct kb *k, const struct rowvec *v, int bits, val bas
         writes = kb_and(K, writes, v->active);
     val at = lane_pointer(k, v->lane, v->e * bits, base);
     struct kb_if only = kb_if(K, writes);
-    store_string(k, s, n * bits / 8, at, align);
+    pack_store_string(k, s, n * bits / 8, at, align);
     kb_endif(K, &only);
 }
 

@@ -14,6 +14,7 @@
 void pack_store(struct kb *k, const struct rowvec *v, int bits, val base, int align, const val *code);
 void pack_load(struct kb *k, const struct rowvec *v, int bits, val base, int align, val *code);
 /* `bytes` bytes (1 to 8) as an integer, i32 up to 4 of them. */
+void pack_store_string(struct kb *k, val s, int bytes, val at, int align);
 val pack_load_string(struct kb *k, int bytes, val at, int align);
 
 #endif

@@ -64,18 +64,19 @@ static void scale_by(struct kb *k, struct rowvec *v, val factor)
         v->x[i] = kb_fmul(K, v->x[i], factor);
 }
 
-/* fp32(1 / sqrt(order)): a power of two, times fp32(sqrt(1/2)) if the exponent is odd. */
-static val inverse_root(struct kb *k, int order)
+/* A power of two, times fp32(sqrt(1/2)) if the exponent is odd. */
+float rotate_factor_of(int d)
 {
+    int order = rowvec_order(d);
     double f = 1;
     for (; order >= 4; order /= 4)
         f /= 2;
     if (order == 2)
         f *= 0.70710678118654752440;
-    return kb_f32(K, f);
+    return (float)f;
 }
 
-val rotate_factor(struct kb *k, int d) { return inverse_root(k, rowvec_order(d)); }
+val rotate_factor(struct kb *k, int d) { return kb_f32(K, (double)rotate_factor_of(d)); }
 
 void rotate_sums(struct kb *k, struct rowvec *v)
 {

@@ -148,6 +148,27 @@ val rowvec_sum(struct kb *k, const struct rowvec *v, const val *x)
     return reduce_all(k, v, x, zero, kb_fadd);
 }
 
+val rowvec_run_sum(struct kb *k, const val *x)
+{
+    val t[RUN];
+    for (int i = 0; i < RUN; i++)
+        t[i] = x[i];
+    for (int step = 1; step < RUN; step *= 2)
+        for (int i = 0; i < RUN; i += 2 * step)
+            t[i] = kb_fadd(K, t[i], t[i + step]);
+    return t[0];
+}
+
+val rowvec_sum_runs(struct kb *k, const struct rowvec *v, val *sum)
+{
+    int runs = v->e / v->run;
+    join_lanes(k, sum, runs, 1, v->lanes, kb_fadd);
+    for (int step = 1; step < runs; step *= 2)
+        for (int i = 0; i < runs; i += 2 * step)
+            sum[i] = kb_fadd(K, sum[i], sum[i + step]);
+    return sum[0];
+}
+
 val rowvec_sum_squares(struct kb *k, const struct rowvec *v)
 {
     val squares[ROWVEC_MAX];
@@ -156,9 +177,8 @@ val rowvec_sum_squares(struct kb *k, const struct rowvec *v)
     return rowvec_sum(k, v, squares);
 }
 
-/* Integers in the order of the floats, -0 below +0: turns the magnitude of negative ones. Its own
-** inverse. */
-static val sortable(struct kb *k, val bits)
+/* Turns the magnitude of negative ones. */
+val rowvec_sortable(struct kb *k, val bits)
 {
     val thirty_one = kb_i32(K, 31);
     val sign = kb_ashr(K, bits, thirty_one);
@@ -171,10 +191,10 @@ val rowvec_min(struct kb *k, const struct rowvec *v, const val *x)
     val t[ROWVEC_MAX], most = kb_i32(K, 0x7FFFFFFF);
     for (int i = 0; i < v->e; i++) {
         val bits = kb_bitcast(K, x[i], KB_I32);
-        t[i] = sortable(k, bits);
+        t[i] = rowvec_sortable(k, bits);
     }
     val least = reduce_all(k, v, t, most, kb_smin);
-    val bits = sortable(k, least);
+    val bits = rowvec_sortable(k, least);
     return kb_bitcast(K, bits, KB_F32);
 }
 

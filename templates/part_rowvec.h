@@ -46,6 +46,11 @@ void rowvec_endif(struct kb *k, struct rowvec_if *i);
 /* Of x, which has v's shape; equal bits in all active lanes. The sum is the balanced tree over the element index. */
 val rowvec_sum(struct kb *k, const struct rowvec *v, const val *x);
 val rowvec_sum_squares(struct kb *k, const struct rowvec *v);
+/* A shared vector's sum run by run: of one run; of all runs' sums, which it changes. */
+val rowvec_run_sum(struct kb *k, const val *x);
+val rowvec_sum_runs(struct kb *k, const struct rowvec *v, val *sum);
+/* Bits of an f32 as integers in the order of the floats, -0 below +0. Its own inverse. */
+val rowvec_sortable(struct kb *k, val bits);
 val rowvec_min(struct kb *k, const struct rowvec *v, const val *x); /* no NaN in x; -0 is below +0 */
 val rowvec_max(struct kb *k, const struct rowvec *v, const val *x); /* no NaN in x; a zero has either sign */
 /* 2^-e and 2^e of the largest magnitude in v->x; 1 for a zero row. Known to active lanes. */
@@ -63,6 +68,7 @@ void rotate_staged(struct kb *k, struct rowvec *v);
 /* Its two parts, for those who have a product of their own to join the factor to. */
 void rotate_sums(struct kb *k, struct rowvec *v);
 val rotate_factor(struct kb *k, int d);
+float rotate_factor_of(int d); /* fp32(1 / sqrt(rowvec_order(d))) */
 /* The plain form, multiplied first: nothing on the way is larger than what may come out. */
 void rotate_scaled(struct kb *k, struct rowvec *v);
 

@@ -52,6 +52,7 @@ CORE = [
     (["gfx942", "gfx1201"], PRESETS[1:2], ATTEND, ["aos"], [64, 256], [1], ["none"]),
     (["sm_80", "sm_90a"], PRESETS, KINDS, ["aos"], [128], [4], ["none"]),
     (["sm_80", "sm_90a"], NATIVE, KINDS, ["native"], [128], [4], ["none"]),
+    (["sm_90a", "sm_120a"], PRESETS[:4], ["store"], ["soa"], [128, 256], [4], ["none"]),
     (["gfx942", "gfx1201", "sm_90a"], NATIVE[1:], ["convert"], ["aos", "native"], [64], [4], ["none"]),
     (["sm_120a"], PRESETS[1:2], ATTEND, [], [64, 256], [8], ["none"]),
     (["gfx942", "gfx1201", "sm_80", "sm_90a"], PRESETS[1:2], ATTEND, ["aos"], [128], [8], OPTIONS),
