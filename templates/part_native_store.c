@@ -170,7 +170,8 @@ static void store_bytes(struct kb *k, const struct slot_token *t, const struct s
     kb_endif(K, &only);
 }
 
-/* Both words of an eight of bytes, each in one unit. */
+/* Both words of an eight of bytes. A lane's share is whole units of 16, where head sizes are
+** multiples of 64, so they are side by side. */
 static void store_word_pair(struct kb *k, const struct slot_token *t, const struct side *side,
                             val m, const val word[2])
 {
@@ -178,11 +179,9 @@ static void store_word_pair(struct kb *k, const struct slot_token *t, const stru
     val first = kb_shli(K, m, 3);
     struct native_place p = {.token = t, .side = side, .row = t->place};
     p.lane = kb_divi(K, first, run);
-    for (int i = 0; i < 2; i++) {
-        val byte = kb_addi(K, kb_remi(K, first, run), 4LL * i);
-        val at = native_address(K, &p, NATIVE_MAIN, byte);
-        kb_store(K, word[i], at, 4);
-    }
+    val at = native_address(K, &p, NATIVE_MAIN, kb_remi(K, first, run));
+    val high = kb_shl(K, kb_zext(K, word[1], KB_I64), kb_i64(K, 32));
+    kb_store(K, kb_or(K, kb_zext(K, word[0], KB_I64), high), at, 8);
 }
 
 /* Pieces begin at eights that their number of eights divides, as it does `lanes`: those behind
