@@ -315,12 +315,21 @@ val kb_fmaxnum(struct kb *k, val a, val b)
                                             : KB_CALL_T("llvm.maxnum", kb_type_of(k, a), a, b);
 }
 
+static bool is_half(val a)
+{
+    LLVMTypeRef t = LLVMTypeOf(a);
+    if (LLVMGetTypeKind(t) == LLVMVectorTypeKind)
+        t = LLVMGetElementType(t);
+    return LLVMGetTypeKind(t) == LLVMHalfTypeKind;
+}
+
 val kb_fma(struct kb *k, val a, val b, val c)
 {
     if (!both(k, a, b, "kb_fma") || !both(k, a, c, "kb_fma"))
         return dummy(k);
-    if (k->target->family == FAMILY_HOST &&
-        !(k->target->flags & TF_F16)) /* x86-64-v2 has no fma instruction */
+    /* x86-64-v2 has no fma instruction, and of f16 LLVM would make a library call */
+    bool halves = k->target->family == FAMILY_HOST && is_half(a);
+    if (halves || (k->target->family == FAMILY_HOST && !(k->target->flags & TF_F16)))
         return kb_fadd(k, kb_fmul(k, a, b), c);
     return KB_CALL_T("llvm.fma", kb_type_of(k, a), a, b, c);
 }

@@ -223,7 +223,7 @@ int plan_index_bits(const struct plan *p, const struct side *side)
 /* A side's look-up table, as part_tables.c lays it out. */
 static int table_bytes(const struct plan *p, const struct side *side)
 {
-    int kind = side->codec.kind, width = side->norm_at_read ? 8 : 4;
+    int kind = side->codec.kind, width = side->norm_at_read && !p->squares ? 8 : 4;
     int rows = kind == CODEC_CODEBOOK      ? 1 << 2 * plan_index_bits(p, side)
                : kind == CODEC_BLOCK_FLOAT ? 256
                                            : 0;
@@ -366,16 +366,17 @@ static bool images_help(const struct plan *p)
 /* 8 warps keep up with memory where nothing is looked up, or need the registers. */
 static bool few_warps(const struct plan *p)
 {
-    bool plain = p->spec.key.kind == CODEC_FLOAT && p->geo.layout != LAYOUT_AOS;
-    bool wide =
-        p->geo.layout == LAYOUT_AOS && p->geo.gqa > 4; /* k8v4: 128 registers spilled 8 bytes */
-    return plain || wide || p->slot.key.norm_at_read || p->geo.head_size > 128 || p->narrow > 1;
+    bool squares = plan_squares_possible(p);
+    bool wide = p->geo.layout == LAYOUT_AOS && p->geo.gqa > 4 && !squares;
+    return p->spec.key.kind == CODEC_FLOAT || wide || (p->slot.key.norm_at_read && !squares) ||
+           p->geo.head_size > 128 || p->narrow > 1;
 }
 
 static int image_warps(const struct plan *p) { return few_warps(p) ? 8 : 16; }
 static int image_steps(const struct plan *p)
 {
-    return (p->slot.key.norm_at_read || p->narrow > 1) && p->geo.head_size <= 128 ? 3 : 2;
+    bool more = p->slot.key.norm_at_read || p->narrow > 1;
+    return more && p->geo.head_size <= 128 && p->warps <= 8 ? 3 : 2;
 }
 
 /* 16 warps and one more would leave 96 registers a thread: a multiprocessor's quarter has five of them
@@ -402,6 +403,7 @@ static void plan_images(struct plan *p, bool wanted)
                   (size == 64 || size == 128 || size == 256);
     p->bulk = p->images && p->target->flags & TF_BULK_COPY;
     plan_producer(p);
+    plan_rows(p);
     bool looks_up = p->spec.key.kind == CODEC_CODEBOOK;
     p->image_padding = p->images && looks_up && p->geo.layout == LAYOUT_SOA ? 32 : 0;
     plan_because(

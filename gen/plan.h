@@ -69,6 +69,8 @@ struct plan {
     int swizzled;             /* 1: 16-byte units of the query tile are permuted so that its operands' reads meet no bank twice */
     int image_heads;          /* KV heads a CTA takes at most, where it has images */
     int image_padding;        /* bytes after every four token rows of an image, where a CTA takes image_heads heads */
+    int key_words, value_words; /* 1: lanes side by side read words side by side of an aos row in an image (part_words.h) */
+    int squares;                 /* 1: squares of key centroids are summed by the matrix unit */
     int producer;             /* 1: one more warp asks for pages; the others only read them */
     int bulk;                 /* 1: images come by the bulk copy engine */
     int last_joins;           /* 1: the last CTA of a row's splits can join them, where the launch says so */

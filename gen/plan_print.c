@@ -83,6 +83,11 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         if (p->images) {
             put_field(&t, p, "image_padding", p->image_padding);
             put_field(&t, p, "producer", p->producer);
+            if (p->geo.layout == LAYOUT_AOS) {
+                put_field(&t, p, "key_words", p->key_words);
+                put_field(&t, p, "value_words", p->value_words);
+                put_field(&t, p, "squares", p->squares);
+            }
         }
         put_field(&t, p, "min_ctas", p->min_ctas);
         if (p->last_joins)

@@ -12,6 +12,9 @@ void plan_because(struct plan *p, const char *field, const char *format, ...) __
 /* What was set from outside, else the rule's value. */
 int plan_pick(struct plan *p, enum plan_field field, int rule);
 
+/* plan_rows.c: can lengths of keys come from the matrix unit? How rows of images are read. */
+bool plan_squares_possible(const struct plan *p);
+void plan_rows(struct plan *p);
 /* plan_dense.c: kernels of groups of warps. Can this kernel be one? */
 bool plan_dense_possible(const struct plan *p);
 /* Decides; true: the plan is complete. */

@@ -176,7 +176,7 @@ static val exp2_approx(struct kb *k, val x)
     return KB_CALL_T("llvm.nvvm.ex2.approx.ftz", KB_F32, x);
 }
 static val log2_approx(struct kb *k, val x) { return KB_CALL("llvm.nvvm.lg2.approx.f", x); }
-static val rsqrt_approx(struct kb *k, val x) { return KB_CALL("llvm.nvvm.rsqrt.approx.f", x); }
+static val rsqrt_approx(struct kb *k, val x) { return KB_CALL("llvm.nvvm.rsqrt.approx.ftz.f", x); }
 static val rcp_approx(struct kb *k, val x) { return KB_CALL("llvm.nvvm.rcp.approx.ftz.f", x); }
 
 static val byte_perm(struct kb *k, val a, val b, unsigned selector)

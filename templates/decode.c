@@ -9,6 +9,7 @@
 #include "part_place.h"
 #include "part_splits.h"
 #include "part_unrotate.h"
+#include "part_words.h"
 #include "templates.h"
 
 /* Rows of a warp's head come in the order of its CTA's heads. */
@@ -108,7 +109,7 @@ static void join_splits(struct kb *k, const struct plan *p, const struct place *
 {
     int dims = p->geo.value_head_size, units = dims / splits_wide(dims);
     struct kb_if several = kb_if(K, w->arrives);
-    struct kb_if last = kb_if(K, arrive_last(K, w->word, w->share.count));
+    struct kb_if last = kb_if(K, arrive_last(K, place_word(K, w), w->share.count));
     val i = kb_tid(K), count = kb_muli(K, row_count(K, p, w), units);
     struct kb_loop loop;
     kb_loop_begin(K, &loop, &i, 1);
@@ -131,6 +132,8 @@ static void load_query(struct kb *k, struct attend *a, struct place *w, val tile
         tile = kb_offset(K, tile, kb_muli(K, w->image.member, plan_query_bytes(p)));
         member = w->image.group;
         members = w->image.groups;
+        if (p->key_words)
+            a->words.key_turn = words_turn(K, &p->slot.key, w->image.member);
     }
     struct query_rows query = {.pointer = rows_query, .data = &w->rows};
     query.exist = kb_sub(K, w->rows.count, w->rows.first);
@@ -174,7 +177,9 @@ void template_decode(struct kb *k)
         attend_image_begin_range(K, &a, &w.image, start, end);
     }
     load_query(K, &a, &w, tile);
-    if (p->lazy_reference && p->narrow && p->geo.gqa * 2 <= p->rows)
+    /* squares: always so of 8 rows, but asked, or 8 bytes of 16 warps spill */
+    bool half = p->geo.gqa * 2 <= p->rows || p->squares;
+    if (p->lazy_reference && p->narrow && half)
         a.second = kb_icmpi(K, KB_SGT, kb_sub(K, w.rows.count, w.rows.first), p->rows / 2);
     val index = kb_divi(K, kb_warp(K), p->dim_warps);
     if (p->images) {

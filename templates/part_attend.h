@@ -18,6 +18,7 @@
 #define KVKILN_PART_ATTEND_H
 
 #include "../gen/target.h"
+#include "part_row_words.h"
 #include "part_slot.h"
 
 enum {
@@ -55,6 +56,7 @@ struct attend {
     val image, image_page; /* part_image.c: shared: the step's pages, or NULL; i32: bytes from one to the next */
     val y_token, k_token[ATTEND_TOKENS], result_token[8]; /* i32: tokens of rows y, k_index(e), result_y(e) in images */
     val v_steps[ATTEND_TOKENS]; /* i32 bytes to k_token[e] */
+    struct attend_words words; /* part_words.c */
     int tokens_8;          /* tokens from that of a row to that of the row 8 later */
     void (*after_keys)(struct kb *k, void *data, const val *products), *after_data; /* NULL, or called once keys were used */
     val row_sum[ATTEND_ROWS];             /* f32: sum of the row's elements, scaled as its operand; affine keys */
@@ -112,8 +114,7 @@ val attend_page(struct kb *k, const struct attend *a, val index);
 ** centroids' squares. */
 void attend_key_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int tile, int s, val *pairs,
                         val *squares);
-/* part_value.c: Y operand of dim tile `dim`; valid[e]: the e-th token exists (NULL where no codec
-** needs it). */
+/* part_value.c: Y operand of dim tile `dim`; valid[e]: the e-th token exists (NULL where no codec needs it). */
 void attend_value_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int dim, val valid[],
                           val *pairs);
 void attend_value_masks(struct kb *k, struct attend *a); /* fills a->mask; outside of the loop */
@@ -138,8 +139,7 @@ int attend_result(const struct attend *a, int tile, int row, int e);
 /* part_step.c: one step over tokens start .. start + 16 * subtiles - 1. */
 void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c, struct attend_sums *s);
 
-/* part_attend.c: tokens start, start + a->stride, ... < end (i32, warp-uniform); start is a multiple
-** of 16. */
+/* part_attend.c: tokens start, start + a->stride, ... < end (i32, warp-uniform); start is a multiple of 16. */
 void attend_range(struct kb *k, const struct attend *a, val start, val end, struct attend_sums *s);
 /* The same in chunks whose sums meet in f32 additions, finished: matrix units truncate when they accumulate, and over a
 ** million tokens that would show. `buffer`: plan_sums_bytes of shared memory of this warp's own. */

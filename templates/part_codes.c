@@ -9,6 +9,7 @@
 #include "part_image_native.h"
 #include "part_native.h"
 #include "part_squares.h"
+#include "part_words.h"
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 static int gcd(int a, int b) { return b ? gcd(b, a % b) : a; }
@@ -206,14 +207,48 @@ static struct slot_token direct_value(struct kb *k, const struct attend *a,
     return find_token(K, a, s, sub, index, kb_add(K, a->k_steps, more));
 }
 
+/* `more`: bytes on, or NULL. */
 static struct slot_token image_value(struct kb *k, const struct attend *a, const struct subtiles *s,
-                                     int sub, int e)
+                                     int sub, int e, val more)
 {
     bool next = e % 4 >= 2; /* 8 rows on from e - 2: at a sum that costs no register */
-    val steps = a->v_steps[e];
+    val steps = a->v_steps[next ? e - 2 : e];
+    if (more)
+        steps = kb_add(K, steps, more);
     if (next)
-        steps = kb_add(K, a->v_steps[e - 2], kb_muli(K, a->head.step, a->tokens_8));
+        steps = kb_add(K, steps, kb_muli(K, a->head.step, a->tokens_8));
     return find_token(K, a, s, sub, a->k_token[e], steps);
+}
+
+/* The lane's words of all subtiles' tokens. */
+static void word_keys(struct kb *k, const struct attend *a, const struct subtiles *s,
+                      struct attend_codes *c)
+{
+    val at[ATTEND_SUBTILES * 2], *words[ATTEND_SUBTILES * 2];
+    int n = 0, bits = a->plan->slot.key.codec.bits;
+    val first = kb_add(K, a->y_steps, a->words.key);
+    for (int u = 0; u < a->plan->subtiles; u++)
+        for (int t = 0; t < a->y_tiles; t++) {
+            val more = kb_muli(K, a->head.step, (long long)t * a->tokens_8);
+            struct slot_token token = find_token(K, a, s, u, a->y_token, kb_add(K, first, more));
+            at[n] = token.record;
+            words[n++] = c->key[u][t];
+        }
+    words_load(K, a, at, n, a->key_run * bits / 32, a->shape.groups, words);
+}
+
+static void word_values(struct kb *k, const struct attend *a, const struct subtiles *s,
+                        struct attend_codes *c)
+{
+    val at[ATTEND_SUBTILES * ATTEND_TOKENS], *words[ATTEND_SUBTILES * ATTEND_TOKENS];
+    int tiles = a->shape.k_tiles, each = a->shape.ke / tiles, n = 0;
+    for (int u = 0; u < a->plan->subtiles; u++)
+        for (int e = 0; e < each; e++) {
+            at[n] = image_value(K, a, s, u, e, a->words.value).record;
+            words[n++] = c->value[u / tiles][u % tiles * each + e];
+        }
+    int bits = a->plan->slot.value.codec.bits;
+    words_load(K, a, at, n, a->dims * bits / 32, a->shape.y_tile, words);
 }
 
 /* The y'th tokens' key runs. */
@@ -252,7 +287,7 @@ static void load_values(struct kb *k, const struct attend *a, const struct subti
     for (int e = 0; e < each; e++) {
         int at = sub % tiles * each + e; /* among the tokens of the product */
         struct slot_token token =
-            a->image ? image_value(K, a, s, sub, e) : direct_value(K, a, s, sub, e);
+            a->image ? image_value(K, a, s, sub, e, NULL) : direct_value(K, a, s, sub, e);
         attend_load_run(K, a, &token, &slot->value, value_first, dims, step, c->value[product][at],
                         c->value_scale[product][at]);
         if (slot->value.norm_at_read)
@@ -275,6 +310,8 @@ static void fields(struct kb *k, const struct attend *a, const struct subtiles *
         return;
     struct slot_token token = own_token(K, a, s);
     load_fields(K, a, &token, c->field);
+    if (a->image && (a->plan->key_words || a->plan->value_words))
+        words_patch(K, a, &token);
 }
 
 void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c)
@@ -290,14 +327,25 @@ void attend_load(struct kb *k, const struct attend *a, val start, struct attend_
 void attend_load_keys(struct kb *k, const struct attend *a, val start, struct attend_codes *c)
 {
     struct subtiles s = find_subtiles(K, a, start);
+    if (a->plan->key_words || a->plan->value_words) /* these make the words whole */
+        fields(K, a, &s, c);
+    if (a->plan->key_words) {
+        word_keys(K, a, &s, c);
+        return;
+    }
     for (int u = 0; u < a->plan->subtiles; u++)
         load_keys(K, a, &s, u, c);
-    fields(K, a, &s, c);
+    if (!a->plan->value_words)
+        fields(K, a, &s, c);
 }
 
 void attend_load_values(struct kb *k, const struct attend *a, val start, struct attend_codes *c)
 {
     struct subtiles s = find_subtiles(K, a, start);
+    if (a->plan->value_words) {
+        word_values(K, a, &s, c);
+        return;
+    }
     for (int u = 0; u < a->plan->subtiles; u++)
         load_values(K, a, &s, u, c);
 }

@@ -8,6 +8,7 @@
 
 #include "part_image_native.h"
 #include "part_reference.h"
+#include "part_words.h"
 
 enum { TOKENS = 16, BAR_BYTES = 8, MOST_IMAGES = 16 };
 
@@ -75,6 +76,25 @@ static val place_of(struct kb *k, const struct image *im, val token)
     return kb_add(K, first, kb_mul(K, rest, im->pitch));
 }
 
+/* Where words are read: rows 0 to 7 of keys are tokens that lie an odd multiple of 16 bytes apart, and words of
+** values of rows 0, 2, 4, 6 are of four of them. Even multiples: these rows are neighbours, which lie 32 bytes apart,
+** or 64 or 128, and so on, which meets banks twice and more. */
+static val word_token(struct kb *k, const struct image *im, val row)
+{
+    val even = kb_icmpi(K, KB_EQ, kb_andi(K, im->pitch, 16), 0);
+    val high = kb_andi(K, row, 8), low = kb_andi(K, row, 7);
+    val half = kb_lshri(K, low, 1), odd = kb_shli(K, kb_andi(K, row, 1), 2);
+    val turned = kb_or(K, half, odd);
+    return kb_or(K, kb_select(K, even, turned, low), high);
+}
+
+static val image_token(struct kb *k, const struct image *im, const struct plan *p, val row)
+{
+    if (p->key_words || p->value_words)
+        return word_token(K, im, row);
+    return token_of(K, p->geo.layout, row);
+}
+
 static void image_tokens(struct kb *k, const struct image *im, struct attend *v)
 {
     enum layout layout = v->head.layout;
@@ -87,16 +107,18 @@ static void image_tokens(struct kb *k, const struct image *im, struct attend *v)
             v->result_token[e] = kb_matrix(K)->result_y(K, e);
         return;
     }
-    v->tokens_8 = layout == LAYOUT_SOA ? 2 : 1;
-    v->y_token = token_of(K, layout, v->y);
+    const struct plan *p = v->plan;
+    bool words = p->key_words || p->value_words;
+    v->tokens_8 = words ? 8 : layout == LAYOUT_SOA ? 2 : 1;
+    v->y_token = image_token(K, im, p, v->y);
     for (int e = 0; e < v->shape.ke; e++) {
         val row = kb_matrix(K)->k_index(K, e);
-        v->k_token[e] = token_of(K, layout, row);
+        v->k_token[e] = image_token(K, im, p, row);
         v->v_steps[e] = place_of(K, im, v->k_token[e]);
     }
     for (int e = 0; e < v->shape.ye; e++) {
         val row = kb_matrix(K)->result_y(K, e);
-        v->result_token[e] = token_of(K, layout, row);
+        v->result_token[e] = image_token(K, im, p, row);
     }
     v->y_steps = place_of(K, im, v->y_token);
 }
@@ -114,6 +136,8 @@ static struct attend view(struct kb *k, const struct attend *a, const struct ima
     v.head.field = kb_add(K, region, kb_muli(K, im->member, 2LL * slot->fields * TOKENS));
     v.image_page = im->page_bytes;
     image_tokens(K, im, &v);
+    if (v.plan->key_words || v.plan->value_words)
+        words_begin(K, &v, im->member);
     return v;
 }
 
@@ -396,7 +420,8 @@ static void settle(struct kb *k, const struct between *b, const val *products)
     const struct plan *p = b->a->plan;
     const struct mma_shape *m = &b->a->shape;
     int run = b->a->dims, words = (run * p->slot.value.codec.bits / 8 + 3) / 4;
-    int unit = plan_run_unit(&p->slot.value, run, run), apart = unit < 4 ? 1 : unit / 4;
+    int unit = plan_run_unit(&p->slot.value, run, run),
+        apart = unit < 4 || p->value_words ? 1 : unit / 4;
     int tokens = m->ke;
     if (image_is_native(b->view)) { /* words of all tokens, a plane's units or what they became */
         const struct plane *plane = &p->slot.value.plane[NATIVE_MAIN];

@@ -11,6 +11,7 @@
 #include "part_output.h"
 
 #include "part_finite.h"
+#include "part_words.h"
 
 struct join {
     const struct attend *a;
@@ -29,7 +30,8 @@ static struct join begin(struct kb *k, const struct attend *a, const struct atte
     int passes = plan_join_passes(p);
     j.run = p->dims / passes;
     j.columns = p->geo.value_head_size / passes;
-    j.wide = p->dims_overlap ? 1 : j.run % 4 == 0 ? 4 : j.run % 2 == 0 ? 2 : 1;
+    int most = p->value_words ? words_unit(&p->slot.value) : 4; /* neighbours */
+    j.wide = p->dims_overlap ? 1 : j.run % 4 == 0 && most >= 4 ? 4 : j.run % 2 == 0 ? 2 : 1;
     j.facts = kb_offseti(K, buffers, (long long)p->token_warps * p->rows * j.columns * 4);
     return j;
 }
@@ -155,9 +157,15 @@ static struct joined gather(struct kb *k, const struct join *j, val row, val fir
     return all;
 }
 
-/* Value dim of a column of this pass. */
-static val dim_of(struct kb *k, const struct join *j, val at)
+/* Value dim of a column of this pass in a row. */
+static val dim_of(struct kb *k, const struct join *j, val row, val at)
 {
+    const struct plan *p = j->a->plan;
+    if (p->value_words) {
+        val turn = words_turn(K, &p->slot.value, kb_divi(K, row, p->rows));
+        val lane = kb_divi(K, at, j->run), own = kb_sub(K, at, kb_muli(K, lane, j->run));
+        return words_dim(K, p, turn, lane, kb_addi(K, own, j->first));
+    }
     if (j->run == j->a->plan->dims)
         return at;
     val y = kb_divi(K, at, j->run);
@@ -200,7 +208,7 @@ static void write(struct kb *k, const struct join *j, val row, val at)
     j->to->find_row(K, j->to->data, row, &r);
     struct kb_if exists = kb_if(K, r.valid);
     struct joined s = gather(K, j, row, at);
-    val dim = dim_of(K, j, at);
+    val dim = dim_of(K, j, row, at);
     val sink = attend_sink(K, r.head); /* counts once: where the row is finished */
     val weight = kb_exp2(K, kb_fsub(K, sink, kb_select(K, s.none, sink, s.m)));
     weight = kb_select(K, j->to->single, weight, kb_f32(K, 0));

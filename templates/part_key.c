@@ -16,7 +16,7 @@ static val codebook_pair(struct kb *k, const struct attend *a, const val *words,
     const struct side *side = &a->plan->slot.key;
     int bits = 2 * plan_index_bits(a->plan, side);
     val at = attend_entry(K, &a->key_table, words, pair * bits, bits);
-    if (!side->norm_at_read)
+    if (!side->norm_at_read || a->plan->squares)
         return kb_load(K, KB_I32, at, 4);
     val both = kb_load(K, KB_VEC(KB_I32, 2), at, 8);
     val sum = kb_bitcast(K, kb_extract(K, both, 1), KB_F32);

@@ -62,18 +62,29 @@ void place_look_up(struct kb *k, struct place *w, const struct spread *s)
     w->rows.first_token = kb_mul(K, w->share.sequence, w->rows.tokens);
 }
 
+/* `sequence`: the CTA's. */
+static val word_of(struct kb *k, const struct place *w, val sequence)
+{
+    val group = kb_mul(K, sequence, w->tiles);
+    group = kb_add(K, group, kb_divi(K, w->rows.first, kb_plan(k)->rows));
+    group = kb_add(K, kb_mul(K, group, w->blocks), w->block);
+    return kb_offset(K, kb_param(K, "arrivals"), kb_shli(K, kb_zext(K, group, KB_I64), 3));
+}
+
+/* Worked out once more, from a value of which that is not known: registers of the steps are not for it. */
+val place_word(struct kb *k, const struct place *w)
+{
+    return word_of(K, w, kb_opaque(K, w->share.sequence));
+}
+
 void place_arrive(struct kb *k, struct place *w)
 {
     const struct plan *p = kb_plan(k);
     val words = kb_param(K, "arrivals"), several = kb_icmpi(K, KB_SGT, w->share.count, 1);
     w->arrives = kb_and(K, several, kb_not(K, kb_is_null(K, words)));
-    val group = kb_mul(K, w->share.sequence, w->tiles);
-    group = kb_add(K, group, kb_divi(K, w->rows.first, p->rows));
-    group = kb_add(K, kb_mul(K, group, w->blocks), w->block);
-    w->word = kb_offset(K, words, kb_shli(K, kb_zext(K, group, KB_I64), 3));
     val one = kb_icmpi(K, KB_EQ, kb_tid(K), p->threads - 1); /* of the warp with least to do */
     struct kb_if begins = kb_if(K, kb_and(K, w->arrives, one));
-    arrive_begin(K, w->word);
+    arrive_begin(K, word_of(K, w, w->share.sequence));
     kb_endif(K, &begins);
 }
 

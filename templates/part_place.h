@@ -16,7 +16,7 @@ struct place {
     val slot;    /* of a part of a sequence: its place in the grid */
     struct share share;
     val tiles;   /* of query rows of a sequence and a KV head */
-    val word, arrives; /* where the CTAs that share rows count themselves; i1: these do */
+    val arrives; /* i1: the CTAs that share rows count themselves */
     struct image image; /* where the plan has images: a CTA then takes some KV heads at once */
 };
 
@@ -26,8 +26,10 @@ struct place place_find(struct kb *k);
 void place_look_up(struct kb *k, struct place *w, const struct spread *s);
 /* For the reduction: where the sequence's partial results begin, and how many splits they are of. */
 void place_tell(struct kb *k, const struct place *w);
-/* plan->last_joins: word, arrives; by all threads. */
+/* plan->last_joins: arrives; by all threads. */
 void place_arrive(struct kb *k, struct place *w);
+/* Where they count. */
+val place_word(struct kb *k, const struct place *w);
 /* Visible keys of the lane's rows; [start, end) of this split, no further than any row sees. */
 void place_range(struct kb *k, struct attend *a, const struct place *w, const struct spread *s, val *start, val *end);
 

@@ -8,6 +8,7 @@
 
 #include "part_rowvec.h"
 #include "part_scaled.h"
+#include "part_words.h"
 
 /* Two terms of bf16 hold 16 bits of a query: enough for the f16 bounds. */
 static int planes(const struct plan *p) { return p->key_operand == OPERAND_BF16_SPLIT ? 2 : 1; }
@@ -80,6 +81,23 @@ static void store_row(struct kb *k, const struct plan *p, const struct rowvec *v
     store_elements(K, rest, v->e, type, kb_offseti(K, at, plane_bytes(p)));
 }
 
+/* The same where lanes read words: elements that stay together, each group to its place. */
+static void store_words(struct kb *k, const struct attend *a, const struct rowvec *v, val row,
+                        val at)
+{
+    const struct plan *p = a->plan;
+    int n = words_unit(&p->slot.key);
+    for (int i = 0; i < v->e; i += n) {
+        val element = kb_addi(K, kb_muli(K, kb_lane(K), v->e), i);
+        val column = kb_shli(K, words_place(K, p, a->words.key_turn, element), 1);
+        if (p->swizzled) {
+            val group = kb_divi(K, column, p->geo.head_size / 2);
+            column = kb_xor(K, column, unit_bits(K, p, row, group));
+        }
+        store_elements(K, v->x + i, n < v->e ? n : v->e, operand_type(p), kb_offset(K, at, column));
+    }
+}
+
 struct row_facts {
     val down, up, sum; /* powers of two; of its elements, affine keys, else NULL */
 };
@@ -123,6 +141,20 @@ static void load_row(struct kb *k, const struct plan *p, struct rowvec *v,
         f->sum = kb_merge(K, &exists, f->sum, zero);
 }
 
+/* at: the row's place in the tile */
+static void put_row(struct kb *k, const struct attend *a, const struct rowvec *v, val row, val at)
+{
+    const struct plan *p = a->plan;
+    if (p->key_words) {
+        store_words(K, a, v, row, at);
+        return;
+    }
+    val column = kb_muli(K, kb_lane(K), v->e * (p->key_operand == OPERAND_SCALED ? 1 : 2));
+    if (p->swizzled)
+        column = kb_xor(K, column, unit_bits(K, p, row, kb_divi(K, column, p->geo.head_size / 2)));
+    store_row(K, p, v, kb_offset(K, at, column));
+}
+
 void attend_load_query(struct kb *k, struct attend *a, val tile, val member, val members, val scale,
                        const struct query_rows *q)
 {
@@ -137,12 +169,8 @@ void attend_load_query(struct kb *k, struct attend *a, val tile, val member, val
     struct row_facts f;
     rowvec_make(K, &v, p->geo.head_size);
     load_row(K, p, &v, q, row, &f);
-    val column = kb_muli(K, kb_lane(K), v.e * (p->key_operand == OPERAND_SCALED ? 1 : 2));
-    if (p->swizzled)
-        column = kb_xor(K, column, unit_bits(K, p, row, kb_divi(K, column, p->geo.head_size / 2)));
-    val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
     struct rowvec_if active = rowvec_if_active(K, &v);
-    store_row(K, p, &v, kb_offset(K, tile, at));
+    put_row(K, a, &v, row, kb_offset(K, tile, kb_muli(K, row, pitch(p) * 2)));
     val factor = kb_fmul(K, f.up, scale2); /* the maximum is only known to active lanes */
     val factors = kb_offseti(K, tile, planes(p) * plane_bytes(p));
     factors = kb_offset(K, factors, kb_shli(K, row, 2));

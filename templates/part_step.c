@@ -120,7 +120,7 @@ static void get_facts(struct kb *k, const struct attend *a, int first, int e, st
         t->f[i] = kb_extract(K, v, i);
     if (a->plan->slot.key.codec.kind == CODEC_AFFINE)
         t->key_zero = kb_load(K, KB_F32, extra_at(K, a, token), 4);
-    if (!a->plan->slot.key.norm_at_read)
+    if (!a->plan->slot.key.norm_at_read || a->plan->squares)
         return;
     val squares = kb_load(K, KB_F32, extra_at(K, a, token), 4);
     val inverse = kb_rsqrt(K, kb_fadd(K, squares, kb_f32(K, 1e-16)));
@@ -134,15 +134,54 @@ int attend_result(const struct attend *a, int tile, int row, int e)
 
 static int operand_type(enum plan_operand o) { return o == OPERAND_F16 ? KB_F16 : KB_BF16; }
 
-/* r = Q K^T for all subtiles: one pass over D, the query's operands are read once. */
-static void products(struct kb *k, const struct attend *a, const struct attend_codes *c, val *r)
+/* Squares of a Y tile's centroids: pairs in f16, one after the other, */
+static void gain_squares(struct kb *k, const struct attend *a, const val *y, val *pairs)
+{
+    for (int i = 0; i < a->shape.tiles * a->shape.ke / 2; i++) {
+        val x = kb_bitcast(K, y[i], KB_VEC(KB_F16, 2));
+        pairs[i] = pairs[i] ? kb_fma(K, x, x, pairs[i]) : kb_fmul(K, x, x);
+    }
+}
+
+/* and soon, before rounding shows, the matrix unit's sums: products with a query of ones. Lanes are joined by that,
+** and the results for each token lie where its scores do. */
+static void join_squares(struct kb *k, const struct attend *a, val *pairs, val *sums)
+{
+    const struct mma_shape *m = &a->shape;
+    val x[16], y[8];
+    for (int i = 0; i < 16; i++)
+        x[i] = kb_i32(K, 0x3c003c00);
+    for (int i = 0; i < m->tiles * m->ke / 2; i++) {
+        y[i] = kb_bitcast(K, pairs[i], KB_I32);
+        pairs[i] = NULL;
+    }
+    kb_matrix(K)->mma(K, KB_F16, sums, x, y);
+}
+
+/* Of a result's key, of the step's [tile][e]. */
+static void inverse_lengths(struct kb *k, const struct attend *a, const val *sums, val *inverse)
+{
+    int each = a->shape.lane_rows * a->shape.ye;
+    for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
+        for (int e = 0; e < a->shape.ye; e++) {
+            val squares = kb_fadd(K, sums[i * each + e], kb_f32(K, 1e-16));
+            inverse[i * a->shape.ye + e] = kb_rsqrt(K, squares);
+        }
+}
+
+enum { SQUARES = 2 }; /* pairs that are added in f16 */
+
+/* r = Q K^T for all subtiles: one pass over D, the query's operands are read once. plan->squares: inverse[tile][e],
+** 1 / length of a result's key. */
+static void products(struct kb *k, const struct attend *a, const struct attend_codes *c, val *r,
+                     val *inverse)
 {
     const struct plan *p = a->plan;
     int n = p->subtiles * a->y_tiles, each = a->shape.lane_rows * a->shape.ye,
         type = operand_type(p->key_operand);
-    val squares[ATTEND_SUBTILES * 2] = {NULL};
+    val squares[ATTEND_SUBTILES * 2] = {NULL}, pairs[ATTEND_SUBTILES * 2][16] = {{NULL}}, sums[64];
     for (int i = 0; i < n * each; i++)
-        r[i] = kb_f32(K, 0);
+        r[i] = sums[i] = kb_f32(K, 0);
     val again = kb_opaque(
         K,
         kb_i32(K,
@@ -164,9 +203,15 @@ static void products(struct kb *k, const struct attend *a, const struct attend_c
             kb_matrix(K)->mma(K, type, r + i * each, x, y);
             if (p->key_operand == OPERAND_BF16_SPLIT)
                 kb_matrix(K)->mma(K, type, r + i * each, low, y);
+            if (p->squares)
+                gain_squares(K, a, y, pairs[i]);
+            if (p->squares && (s % SQUARES == SQUARES - 1 || (s + 1) * a->shape.ke >= a->key_run))
+                join_squares(K, a, pairs[i], sums + i * each);
         }
     }
-    if (p->slot.key.norm_at_read)
+    if (p->squares)
+        inverse_lengths(K, a, sums, inverse);
+    else if (p->slot.key.norm_at_read)
         for (int i = 0; i < n; i++)
             put_squares(K, a, squares[i], i * a->shape.y_tile);
 }
@@ -289,11 +334,15 @@ static void merge_row(struct kb *k, const struct attend *a, const struct kb_if *
 /* Products to masked scores; most[row], the largest with its log scale, decides the reference. Facts of
 ** each result's token come back in `facts`. */
 static void scores(struct kb *k, const struct attend *a, val start, val *r, val *most,
-                   struct token_facts *facts)
+                   const val *inverse, struct token_facts *facts)
 {
     for (int i = 0; has_facts(a) && i < a->plan->subtiles * a->y_tiles; i++)
-        for (int e = 0; e < a->shape.ye; e++)
-            get_facts(K, a, i * a->shape.y_tile, e, &facts[i * a->shape.ye + e]);
+        for (int e = 0; e < a->shape.ye; e++) {
+            struct token_facts *t = &facts[i * a->shape.ye + e];
+            get_facts(K, a, i * a->shape.y_tile, e, t);
+            if (a->plan->squares)
+                t->f[FACT_KEY] = kb_fmul(K, t->f[FACT_KEY], inverse[i * a->shape.ye + e]);
+        }
     val none = kb_f32_bits(K, 0xff800000);
     for (int row = 0; row < a->shape.lane_rows; row++) {
         bool optional = is_optional(a, row);
@@ -393,18 +442,18 @@ static void outputs(struct kb *k, const struct attend *a, val start, const struc
 void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c,
                  struct attend_sums *s)
 {
-    val r[64], most[ATTEND_ROWS], reference[ATTEND_ROWS];
+    val r[64], most[ATTEND_ROWS], reference[ATTEND_ROWS], inverse[ATTEND_SUBTILES * 2 * 8];
     struct token_facts facts[ATTEND_SUBTILES * 2 * 8];
     if (a->plan->slot.value.norm_at_read)
         attend_value_squares(K, a, c);
     if (has_facts(a))
         put_facts(K, a, start, c);
-    products(K, a, c, r);
+    products(K, a, c, r, inverse);
     if (a->after_keys)
         a->after_keys(K, a->after_data, r);
     if (has_facts(a))
         kb_warp_sync(K);
-    scores(K, a, start, r, most, facts);
+    scores(K, a, start, r, most, inverse, facts);
     attend_reference(K, a, start, most, s, reference);
     weights(K, a, r, reference, facts, s);
     outputs(K, a, start, c, r, s);

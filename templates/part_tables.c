@@ -2,8 +2,8 @@
 /*
 ** part_tables.c - tables of pairs: one look-up in shared memory decodes two codes.
 **
-** Codebooks: f16 pairs, with the sum of the squares of the two unrounded centroids beside them
-** where norms are corrected at read. Block codecs: bf16 pairs of E2M1 values.
+** Codebooks: f16 pairs, with the sum of their squares beside them where norms are corrected at read and the
+** step does not square them itself (plan->squares). Block codecs: bf16 pairs of E2M1 values.
 */
 #include "part_attend.h"
 
@@ -24,6 +24,15 @@ static unsigned half_bits(float x)
         return sign | (b - 0x4b000000);
     }
     return sign | (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+}
+
+/* f16 bits as a number */
+static float half_value(unsigned h)
+{
+    unsigned b = (h & 0x7fff) << 13 | (h & 0x8000) << 16;
+    float x;
+    memcpy(&x, &b, sizeof x);
+    return x * 0x1p112f;
 }
 
 static val one_copy(struct kb *k, val source, int n)
@@ -92,16 +101,33 @@ static struct attend_lookup copy_table(struct kb *k, const char *name, const uns
     return t;
 }
 
+/* Directions of keys have no size: squares in f16 want centroids whose largest is 1 to 2. */
+static float near_one(const float *c, int n)
+{
+    float most = 0, scale = 1;
+    for (int i = 0; i < n; i++)
+        most = c[i] > most ? c[i] : -c[i] > most ? -c[i] : most;
+    while (most > 0 && most * scale < 1)
+        scale *= 2;
+    while (most * scale >= 2)
+        scale /= 2;
+    return scale;
+}
+
 static struct attend_lookup codebook_table(struct kb *k, const struct side *side, bool squared)
 {
     float c[SPEC_MAX_CENTROIDS];
     int n = 1 << plan_index_bits(kb_plan(K), side), width = squared ? 2 : 1;
     int last = (1 << side->codec.bits) - 1; /* bits above a code are another's */
     codebook_of_side(side, c);
+    bool key = side == &kb_plan(K)->slot.key;
+    float scale = key && kb_plan(K)->squares ? near_one(c, last + 1) : 1;
     unsigned words[512];
     for (int i = 0; i < n * n; i++) {
-        float lo = c[i % n & last], hi = c[i / n & last], squares = lo * lo + hi * hi;
-        words[i * width] = half_bits(lo) | half_bits(hi) << 16;
+        float lo = scale * c[i % n & last], hi = scale * c[i / n & last];
+        unsigned low = half_bits(lo), high = half_bits(hi);
+        float squares = half_value(low) * half_value(low) + half_value(high) * half_value(high);
+        words[i * width] = low | high << 16;
         if (width == 2)
             memcpy(&words[i * 2 + 1], &squares, sizeof squares);
     }
@@ -139,7 +165,7 @@ void attend_tables(struct kb *k, struct attend *a)
     enum codec_kind key = slot->key.codec.kind, value = slot->value.codec.kind;
     bool direct = a->plan->key_operand == OPERAND_SCALED; /* no key is looked up */
     if (!direct)
-        a->key_table = side_table(K, &slot->key, slot->key.norm_at_read);
+        a->key_table = side_table(K, &slot->key, slot->key.norm_at_read && !a->plan->squares);
     bool shared = !direct && key == CODEC_BLOCK_FLOAT && value == CODEC_BLOCK_FLOAT;
     a->value_table = shared ? a->key_table : side_table(K, &slot->value, false);
     if (!slot->value.norm_at_read)

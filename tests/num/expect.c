@@ -7,13 +7,14 @@
 ** 2e-3, times scale * sqrt(D) where that is above 1.
 **
 ** Of operands: the same over what matrix units are given, which is 16 bits wide: codebook entries
-** rounded to fp16; the query, rotated where keys are and scaled by a power of two to below 2, rounded
-** to fp16, or to two bf16 terms beside block codecs and bf16 keys. This is nearly all that a kernel
-** loses: its output is then right to the rounding of itself and of its weights, its LSE to fp32
-** arithmetic, whatever the data are. (Each of the two roundings is a relative 2^-11 at most, about
-** 2e-4 in the mean; of a score's D products they add up to 2.8e-4 * scale * sqrt(D) of deviation:
-** where the exact limit comes from, as 7 deviations. Tables of few entries may round worse than the
-** mean, all of 2-bit keys at head size 576 by 4.3e-4: the limit then grows with it.)
+** rounded to fp16 (lengths that are corrected at read are theirs); the query, rotated where keys are
+** and scaled by a power of two to below 2, rounded to fp16, or to two bf16 terms beside block codecs
+** and bf16 keys. This is nearly all that a kernel loses: its output is then right to the rounding of
+** itself and of its weights, its LSE to fp32 arithmetic, whatever the data are. (Each of the two
+** roundings is a relative 2^-11 at most, about 2e-4 in the mean; of a score's D products they add up
+** to 2.8e-4 * scale * sqrt(D) of deviation: where the exact limit comes from, as 7 deviations. Tables
+** of few entries may round worse than the mean, all of 2-bit keys at head size 576 by 4.3e-4: the
+** limit then grows with it.)
 */
 #include "world.h"
 
@@ -117,13 +118,23 @@ static double scale_of(const struct attention *a)
     return a->scale != 0 ? (double)a->scale : 1 / sqrt(a->w->m.d);
 }
 
+/* What arithmetic loses of a product of lengths, relative. Of lengths that are corrected at read some squares may be
+** added by twos in fp16, each of two roundings 2^-11 at most: half of that is the length's. D / 2 sums of 64 elements
+** and more even out to about 2^-15, and a score is a part of the product; but for what they have in common. */
+static double arithmetic(const struct world *w)
+{
+    if (w->f.key.kind != REF_CODEBOOK || !w->f.key.correction || w->f.layout != REF_AOS)
+        return 0x1p-20;
+    return 0x1p-16 + world_squares_rounding(w);
+}
+
 /* Queries of sequence s as its keys want them, and the room of their LSEs but for their own size. */
 static void make_queries(const struct attention *a, int s, const struct largest *keys,
                          double *query, double *room)
 {
     const struct world *w = a->w;
     const size_t d = (size_t)w->m.d, heads = (size_t)query_heads(a);
-    const double scale = fabs(scale_of(a));
+    const double scale = fabs(scale_of(a)), lost = room ? arithmetic(w) : 0;
 
     for (size_t v = 0; v < (size_t)a->q_len[s] * heads; v++) {
         double *q = query + v * d;
@@ -135,7 +146,7 @@ static void make_queries(const struct attention *a, int s, const struct largest 
         if (!room)
             continue;
         moved += round_query(&w->f.key, q, d);
-        room[v] = 2e-6 + scale * (0x1p-20 * length_of(q, d) * keys->length + moved * keys->element);
+        room[v] = 2e-6 + scale * (lost * length_of(q, d) * keys->length + moved * keys->element);
     }
 }
 

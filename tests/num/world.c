@@ -156,14 +156,22 @@ void world_read(const struct world *w, int sequence, double *key, double *value)
         }
 }
 
+/* corrected: lengths are those of what was rounded, too. */
 static void round_side(const struct ref_codec *codec, const float *centroids, const uint8_t *codes,
-                       int d, double *x)
+                       int d, int corrected, double *x)
 {
+    double before = 0, after = 0;
+
     for (int i = 0; codec->kind == REF_CODEBOOK && i < d; i++) {
         float c = centroids[ref_get_code(codes, codec->bits, i)];
+        double rounded = (double)ref_f16_to(ref_f16_from(c));
+        before += (double)c * (double)c;
+        after += rounded * rounded;
         if (c != 0)
-            x[i] *= (double)ref_f16_to(ref_f16_from(c)) / (double)c;
+            x[i] *= rounded / (double)c;
     }
+    for (int i = 0; corrected && after > 0 && i < d; i++)
+        x[i] *= sqrt(before / after);
 }
 
 void world_read_operands(const struct world *w, int sequence, double *key, double *value)
@@ -174,29 +182,61 @@ void world_read_operands(const struct world *w, int sequence, double *key, doubl
             size_t v = (size_t)t * (size_t)w->m.kv_heads + (size_t)h;
             struct ref_slot slot;
             ref_slot_get(&w->f, &w->pool, world_slot(w, sequence, t), h, &slot);
-            round_side(&w->f.key, w->f.key_centroids, slot.key, w->m.d, key + v * (size_t)w->m.d);
-            round_side(&w->f.value, w->f.value_centroids, slot.value, w->m.dv,
+            round_side(&w->f.key, w->f.key_centroids, slot.key, w->m.d,
+                       w->f.key.correction && w->f.layout == REF_AOS, key + v * (size_t)w->m.d);
+            round_side(&w->f.value, w->f.value_centroids, slot.value, w->m.dv, 0,
                        value + v * (size_t)w->m.dv);
         }
 }
 
-double world_key_rounding(const struct world *w)
+/* How often each code is a stored key's. */
+static void count_codes(const struct world *w, double *count)
 {
-    double changes = 0, squares = 0;
-
-    for (int s = 0; w->f.key.kind == REF_CODEBOOK && s < w->sequences; s++)
+    for (int s = 0; s < w->sequences; s++)
         for (int v = 0; v < w->lengths[s] * w->m.kv_heads; v++) {
             struct ref_slot slot;
             ref_slot_get(&w->f, &w->pool, world_slot(w, s, v / w->m.kv_heads), v % w->m.kv_heads,
                          &slot);
-            for (int i = 0; i < w->m.d; i++) {
-                float c = w->f.key_centroids[ref_get_code(slot.key, w->f.key.bits, i)];
-                double change = (double)ref_f16_to(ref_f16_from(c)) - (double)c;
-                changes += change * change;
-                squares += (double)c * (double)c;
-            }
+            for (int i = 0; i < w->m.d; i++)
+                count[ref_get_code(slot.key, w->f.key.bits, i)]++;
         }
+}
+
+static double half(double x) { return (double)ref_f16_to(ref_f16_from((float)x)); }
+
+double world_key_rounding(const struct world *w)
+{
+    double count[256] = {0}, changes = 0, squares = 0;
+
+    if (w->f.key.kind != REF_CODEBOOK)
+        return 0;
+    count_codes(w, count);
+    for (int i = 0; i < 1 << w->f.key.bits; i++) {
+        double c = (double)w->f.key_centroids[i], change = half(c) - c;
+        changes += count[i] * change * change;
+        squares += count[i] * c * c;
+    }
     return squares > 0 ? sqrt(changes / squares) : 0;
+}
+
+double world_squares_rounding(const struct world *w)
+{
+    double count[256] = {0}, most = 0, squares = 0, change[2] = {0};
+    const int n = 1 << w->f.key.bits;
+
+    count_codes(w, count);
+    for (int i = 0; i < n; i++)
+        most = fmax(most, fabs((double)w->f.key_centroids[i]));
+    const int up = most > 0 ? ilogb(most) : 0;
+    for (int i = 0; i < n * n; i++) {
+        double a = half(ldexp((double)w->f.key_centroids[i % n], -up));
+        double b = half(ldexp((double)w->f.key_centroids[i / n], -up));
+        double often = count[i % n] * count[i / n], exact = a * a + b * b;
+        change[0] += often * (half(half(a * a) + b * b) - exact);
+        change[1] += often * (half(half(a * a) + half(b * b)) - exact);
+        squares += often * exact;
+    }
+    return squares > 0 ? fmax(fabs(change[0]), fabs(change[1])) / squares / 2 : 0;
 }
 
 void *world_table(struct num_run *run, const struct world *w, int wide)

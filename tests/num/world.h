@@ -39,6 +39,9 @@ void world_read(const struct world *w, int sequence, double *key, double *value)
 void world_read_operands(const struct world *w, int sequence, double *key, double *value);
 /* What fp16 changes of the stored keys' centroids, relative, in the mean; 0 without centroids. */
 double world_key_rounding(const struct world *w);
+/* What lengths of the stored keys lose whose squares are added by twos in fp16, relative, in the mean: of few centroids
+** few sums are rounded, and they do not even out. The larger of what fused and other sums lose. */
+double world_squares_rounding(const struct world *w);
 /* The block table as the device has it, of int64 if `wide`; the last sequence's unused entries are
 ** not even there. */
 void *world_table(struct num_run *run, const struct world *w, int wide);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** plan_rows.c - how rows of images of the aos layout are read (part_words.c), and where the lengths of
+** keys come from whose norm is corrected when read.
+*/
+#include "plan_rules.h"
+
+/* Squares of centroids that differ by less keep their bits in f16, largest 1 to 4; sums of a lane are below 2^10. */
+enum { MOST_RATIO = 64 };
+
+static bool even_sizes(const struct codec *c)
+{
+    float least = 0, most = 0;
+    for (int i = 0; i < c->ncentroids; i++) {
+        float x = c->centroids[i] < 0 ? -c->centroids[i] : c->centroids[i];
+        most = x > most ? x : most;
+        if (x > 0 && (least == 0 || x < least))
+            least = x;
+    }
+    return most <= MOST_RATIO * least; /* the solver's: 21 */
+}
+
+bool plan_squares_possible(const struct plan *p)
+{
+    return p->geo.layout == LAYOUT_AOS && p->narrow == 1 && p->slot.key.norm_at_read &&
+           p->key_operand == OPERAND_F16 && even_sizes(&p->slot.key.codec);
+}
+
+/* Words of a side that begin two bytes behind its codes hold whole codes, and the codes that were
+** left out find room in the field behind the last. */
+static bool turns(const struct plan *p, const struct side *side)
+{
+    if (p->slot.slot_bytes % 4 == 0 && side->code_offset % 4 == 0)
+        return true; /* never needed */
+    return side->fields && side->field_offset[0] == side->code_offset + side->code_bytes;
+}
+
+/* Lanes side by side take words side by side: `lanes` of them share a row. */
+static bool whole_words(const struct plan *p, const struct side *side, int lanes)
+{
+    int size = side->head_size, bits = side->codec.bits, row = size * bits;
+    bool plain = (side->codec.kind == CODEC_FLOAT && bits == 8) ||
+                 side->codec.kind == CODEC_CODEBOOK || side->codec.kind == CODEC_AFFINE;
+    enum { MOST_WORDS = 32 }; /* of a lane */
+    if (row > 32 * lanes * MOST_WORDS)
+        return false;
+    return p->narrow <= 1 && plain && !side->scale_bytes && bits <= 8 && 16 % bits == 0 &&
+           (size & (size - 1)) == 0 && row % (32 * lanes) == 0 && turns(p, side);
+}
+
+void plan_rows(struct plan *p)
+{
+    const struct slot *s = &p->slot;
+    bool aos = p->images && p->geo.layout == LAYOUT_AOS;
+    p->squares = aos && plan_squares_possible(p);
+    p->key_words = aos && p->key_operand == OPERAND_F16 && whole_words(p, &s->key, p->mma.groups);
+    p->value_words = aos && s->value.codec.kind == CODEC_AFFINE && !s->value.norm_at_read &&
+                     whole_words(p, &s->value, p->mma.y_tile);
+    if (!aos)
+        return;
+    plan_because(p, "key_words", "%s",
+                 p->key_words ? "aligned words of a row side by side: no shifts, no bank twice"
+                              : "runs of bytes, shifted together");
+    plan_because(p, "value_words", "%s",
+                 p->value_words ? "as those of keys" : "runs of bytes, shifted together");
+    plan_because(p, "squares", "%s",
+                 p->squares
+                     ? "pairs of squares summed in f16, and over lanes by the matrix unit"
+                     : "lengths of keys are stored, or squares are looked up beside centroids");
+}
