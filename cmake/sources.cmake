@@ -415,7 +415,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_native.h templates/part_native_place.h
   templates/part_pack.h
   templates/part_pairs.h
-  templates/part_place.h
+  templates/part_place.h templates/part_query.h
   templates/part_rowpair.h
   templates/part_rows.h
   templates/part_rowvec.h

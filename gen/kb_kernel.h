@@ -64,6 +64,8 @@ void kb_atomic_set(struct kb *k, val x, val at);
 val kb_atomic_add(struct kb *k, val at, val x);
 void kb_atomic_replace(struct kb *k, val at, val before, val x); /* by x, if it is `before` */
 val kb_elect(struct kb *k); /* i1: true in one lane of a converged warp */
+val kb_warp_sum(struct kb *k, val x);  /* i32, of all lanes, equal in the warp; */
+val kb_warp_most(struct kb *k, val x); /* the largest, unsigned */
 val kb_any(struct kb *k, val cond); /* i1, equal in the warp: true in some lane; all lanes take part */
 val kb_exp2(struct kb *k, val x); /* f32; relative error < 4e-7; -inf -> 0 */
 val kb_log2(struct kb *k, val x); /* f32, x >= 0; 0 -> -inf; absolute error < 1e-6 for x in [1/2, 2^30] */

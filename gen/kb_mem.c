@@ -74,6 +74,11 @@ val kb_address_bits(struct kb *k, val pointer, int mask)
     return kb_andi(k, all, mask);
 }
 
+val kb_generic(struct kb *k, val pointer)
+{
+    return LLVMBuildAddrSpaceCast(k->builder, pointer, LLVMPointerTypeInContext(k->ctx, 0), "");
+}
+
 val kb_is_null(struct kb *k, val pointer) { return LLVMBuildIsNull(k->builder, pointer, ""); }
 
 val kb_shared(struct kb *k, size_t bytes, int align)
@@ -213,6 +218,26 @@ val kb_elect(struct kb *k)
 val kb_funnel(struct kb *k, val lo, val hi, val shift)
 {
     return KB_CALL_T("llvm.fshr", KB_I32, hi, lo, shift);
+}
+
+val kb_warp_sum(struct kb *k, val x)
+{
+    if (k->target->ops->warp_sum)
+        return k->target->ops->warp_sum(k, x);
+    for (int mask = 1; mask < k->target->warp; mask *= 2)
+        x = kb_add(k, x, kb_shuffle_xor(k, x, mask));
+    return x;
+}
+
+val kb_warp_most(struct kb *k, val x)
+{
+    if (k->target->ops->warp_most)
+        return k->target->ops->warp_most(k, x);
+    for (int mask = 1; mask < k->target->warp; mask *= 2) {
+        val other = kb_shuffle_xor(k, x, mask);
+        x = kb_select(k, kb_icmp(k, KB_ULT, x, other), other, x);
+    }
+    return x;
 }
 
 val kb_any(struct kb *k, val cond)

@@ -103,8 +103,8 @@ struct target_ops {
     val (*elect)(struct kb *k);
     void (*team_barrier)(struct kb *k, int threads); /* of the CTA's first ones */
     val (*any)(struct kb *k, val cond); /* i1; NULL: by shuffles */
-    val (*uniform)(struct kb *k, val x);
-    val (*opaque)(struct kb *k, val x);
+    val (*warp_sum)(struct kb *k, val x), (*warp_most)(struct kb *k, val x); /* i32; NULL: by shuffles */
+    val (*uniform)(struct kb *k, val x), (*opaque)(struct kb *k, val x);
     val (*exp2)(struct kb *k, val x), (*log2)(struct kb *k, val x);
     val (*rsqrt)(struct kb *k, val x), (*rcp)(struct kb *k, val x);
     val (*byte_perm)(struct kb *k, val a, val b, unsigned selector); /* NULL: generic shifts */

@@ -107,6 +107,16 @@ static val uniform(struct kb *k, val x)
     return KB_CALL("llvm.nvvm.redux.sync.umin", x, kb_i32(k, -1));
 }
 
+static val warp_sum(struct kb *k, val x)
+{
+    return KB_CALL("llvm.nvvm.redux.sync.add", x, kb_i32(k, -1));
+}
+
+static val warp_most(struct kb *k, val x)
+{
+    return KB_CALL("llvm.nvvm.redux.sync.umax", x, kb_i32(k, -1));
+}
+
 static val any(struct kb *k, val cond)
 {
     return KB_CALL("llvm.nvvm.vote.any.sync", kb_i32(k, -1), cond);
@@ -362,6 +372,8 @@ const struct target_ops target_ops_nvptx = {
     .elect = elect,
     .bulk_settle = bulk_settle,
     .any = any,
+    .warp_sum = warp_sum,
+    .warp_most = warp_most,
     .uniform = uniform,
     .opaque = opaque,
     .exp2 = exp2_approx,

@@ -157,7 +157,7 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
         .image_pitch = image.pitch,
         .image_bytes = image.bytes,
         .spread = d.spread,
-        .parts = d.spread,
+        .spare = d.spread ? d.spread - (int32_t)a->sequences : 0,
         .least = d.least,
     };
     int64_t grid = d.base / a->sequences * d.slots;

@@ -34,8 +34,8 @@ enum {
     MOST_SLOTS = 65535,
     MAP_BYTES = 8,
     WORD_BYTES = 8,
-    JOINED_SPLITS = 16,       /* of a row on the average, and */
-    JOINED_BYTES = 32 << 10,  /* of partial rows a CTA, that its last may join by itself */
+    JOINED_SPLITS = 16,      /* of a row on the average, and */
+    JOINED_BYTES = 32 << 10, /* of partial rows a CTA, that its last may join by itself */
     WORKSPACE_ALIGNMENT = 16,
     EIGHT = 8 /* threads of a reduction that take neighbouring dims */
 };
@@ -90,10 +90,10 @@ static void choose_splits(const kvk_kernels *k, int64_t sequences, int64_t conte
     d->least = least_steps(k);
 }
 
-/* Bytes of one row of one split: the normalised row and its LSE. */
+/* Bytes of one row of one split: its values, their reference and denominator. */
 static int64_t partial_bytes(const kvk_kernels *k)
 {
-    return (int64_t)sizeof(float) * (k->shape.value_head_size + 1);
+    return (int64_t)sizeof(float) * (k->shape.value_head_size + 2);
 }
 
 /* Where a batch-invariant decode is cut: whole steps of this kernel. */

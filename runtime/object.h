@@ -35,7 +35,7 @@
 
 #include "kvkiln.h"
 
-enum { KVK_ABI_VERSION = 5, KVK_OBJECT_VERSION = 1 };
+enum { KVK_ABI_VERSION = 6, KVK_OBJECT_VERSION = 1 };
 
 /* Parts of a parsed object; all pointers lie inside the parsed buffer. Texts are NUL-terminated there. */
 struct object {

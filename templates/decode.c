@@ -4,10 +4,9 @@
 ** to 16 (token, head) rows: the cache is decoded once for all of them. Its warps take steps in turn
 ** and are joined at the end; splits are joined by template_reduce.
 */
-#include "part_arrive.h"
 #include "part_output.h"
 #include "part_place.h"
-#include "part_splits.h"
+#include "part_query.h"
 #include "part_unrotate.h"
 #include "part_words.h"
 #include "templates.h"
@@ -25,7 +24,7 @@ static struct rows rows_of(struct kb *k, const struct place *w, val *row)
 }
 
 /* Where a row of the CTA goes. Partial results: of each sequence with several splits, from its place on,
-** [rows of a sequence][splits][value head size]; behind all places their log-sum-exps. */
+** [rows of a sequence][splits][value head size]; behind all places their {m, l}. */
 static void find_row(struct kb *k, const void *data, val row, struct attend_row *r)
 {
     const struct place *w = data;
@@ -44,11 +43,10 @@ static void find_row(struct kb *k, const void *data, val row, struct attend_row 
     val place = kb_mul(K, kb_zext(K, w->share.place, KB_I64), all_rows);
     val splits = kb_zext(K, w->share.count, KB_I64);
     place = kb_add(K, place, kb_mul(K, own, splits));
-    place = kb_add(K, place, kb_zext(K, w->share.split, KB_I64));
     val base = kb_param(K, "partial");
     r->partial = kb_offset(K, base, kb_muli(K, place, row_bytes));
-    val lse = kb_offset(K, base, kb_muli(K, kb_param(K, "places"), row_bytes));
-    r->partial_lse = kb_offset(K, lse, kb_shli(K, place, 2));
+    val facts = kb_offset(K, base, kb_muli(K, kb_param(K, "places"), row_bytes));
+    r->facts = kb_offset(K, facts, kb_shli(K, place, 3));
 }
 
 /* Each token warp has room for rows of its own in the buffers. */
@@ -71,78 +69,63 @@ static val row_count(struct kb *k, const struct plan *p, const struct place *w)
     return kb_smin(K, kb_sub(K, w->rows.count, w->rows.first), kb_i32(K, p->rows));
 }
 
+static val word_of(struct kb *k, const void *data) { return place_word(K, data); }
+
 static void join_warps(struct kb *k, const struct attend *a, const struct place *w,
                        struct attend_sums *s, val index, val buffers)
 {
     struct attend_join to = {.index = index, .find_row = find_row, .data = w};
     to.rows = row_count(K, a->plan, w);
-    if (a->plan->images)
-        to.groups = w->image.groups;
-    to.single = kb_icmpi(K, KB_EQ, w->share.count, 1);
+    to.set = a->plan->images ? to.rows : kb_i32(K, a->plan->rows);
+    to.groups = a->plan->images ? w->image.groups : kb_i32(K, a->plan->token_warps);
+    to.split = w->share.split;
+    to.count = w->share.count;
+    if (a->plan->last_joins) {
+        to.arrives = place_arrives(K, w);
+        to.word = word_of;
+    }
     if (a->plan->turn_rows)
         unrotate(K, a, s, to.rows, index, buffers);
     attend_join(K, a, s, &to, buffers);
 }
 
-/* Some dims of a row, of all splits. */
-static void join_row(struct kb *k, const struct place *w, val row, val unit)
+static struct query_rows query_of(struct kb *k, struct place *w)
 {
-    int dims = kb_plan(k)->geo.value_head_size, wide = splits_wide(dims);
-    struct splits_row all = {.count = w->share.count, .row_bytes = dims * 4, .wide = wide};
-    struct place first = *w;
-    struct attend_row r;
-    first.share.split = kb_i32(K, 0);
-    find_row(K, &first, row, &r);
-    struct kb_if exists = kb_if(K, r.valid);
-    all.lse = r.partial_lse;
-    all.out = kb_offset(K, r.partial, kb_muli(K, unit, wide * 4));
-    struct splits_sum s = splits_chain(K, &all, kb_i32(K, 0), kb_i32(K, 1));
-    struct splits_target to = {.lse = r.lse, .head = r.head};
-    to.out = kb_offset(K, r.out, kb_muli(K, unit, wide * 2));
-    to.first = kb_icmpi(K, KB_EQ, unit, 0);
-    splits_write(K, &s, &to, wide);
-    kb_endif(K, &exists);
-}
-
-/* The last of the CTAs that share these rows does the reduction's work for them. */
-static void join_splits(struct kb *k, const struct plan *p, const struct place *w)
-{
-    int dims = p->geo.value_head_size, units = dims / splits_wide(dims);
-    struct kb_if several = kb_if(K, w->arrives);
-    struct kb_if last = kb_if(K, arrive_last(K, place_word(K, w), w->share.count));
-    val i = kb_tid(K), count = kb_muli(K, row_count(K, p, w), units);
-    struct kb_loop loop;
-    kb_loop_begin(K, &loop, &i, 1);
-    kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, i, count));
-    loop.rolled = true;
-    val row = kb_divi(K, i, units), unit = kb_sub(K, i, kb_muli(K, row, units));
-    join_row(K, w, row, unit);
-    i = kb_addi(K, i, p->warps * kb_warp_size(K));
-    kb_loop_end(K, &loop);
-    kb_endif(K, &last);
-    kb_endif(K, &several);
-}
-
-/* The CTA's query rows into `tile`. */
-static void load_query(struct kb *k, struct attend *a, struct place *w, val tile)
-{
-    const struct plan *p = a->plan;
-    val member = kb_warp(K), members = kb_i32(K, p->warps);
-    if (p->images) { /* a tile a head, its rows loaded by its warps */
-        tile = kb_offset(K, tile, kb_muli(K, w->image.member, plan_query_bytes(p)));
-        member = w->image.group;
-        members = w->image.groups;
-        if (p->key_words)
-            a->words.key_turn = words_turn(K, &p->slot.key, w->image.member);
-    }
     struct query_rows query = {.pointer = rows_query, .data = &w->rows};
     query.exist = kb_sub(K, w->rows.count, w->rows.first);
-    attend_load_query(K, a, tile, member, members, kb_param(K, "scale"), &query);
+    return query;
+}
+
+/* Who reads which rows of which tile: with images a tile a head, its rows read by its warps. */
+struct reader {
+    struct query_rows rows;
+    val tile, member, members;
+    struct query_ahead ahead;
+};
+
+static void fetch_query(struct kb *k, struct place *w, val tile, struct reader *r)
+{
+    const struct plan *p = kb_plan(k);
+    *r = (struct reader){query_of(K, w), tile, kb_warp(K), kb_i32(K, p->warps), {{{NULL}}}};
+    if (p->images) {
+        r->tile = kb_offset(K, tile, kb_muli(K, w->image.member, plan_query_bytes(p)));
+        r->member = w->image.group;
+        r->members = w->image.groups;
+    }
+    attend_fetch_query(K, r->member, r->members, &r->rows, &r->ahead);
+}
+
+/* The CTA's query rows into its tile. */
+static void load_query(struct kb *k, struct attend *a, const struct reader *r)
+{
+    attend_load_query(K, a, r->tile, r->member, r->members, kb_param(K, "scale"), &r->rows,
+                      &r->ahead);
     kb_barrier(K);
     attend_row_scales(K, a);
 }
 
-/* Until kb_grid_wait nothing of global memory is touched; pages begin to come before the query is read. */
+/* Until kb_grid_wait nothing of global memory is touched. Queries are asked for before pages, behind which they would
+** wait. */
 void template_decode(struct kb *k)
 {
     const struct plan *p = kb_plan(k);
@@ -160,6 +143,8 @@ void template_decode(struct kb *k)
     const struct spread steps = {w.rows.tokens, a.stride, a.stride_log};
     place_look_up(K, &w, &steps);
     a.length = w.share.length;
+    struct reader reader;
+    fetch_query(K, &w, tile, &reader);
     attend_table(K, &a, w.share.sequence);
     place_tell(K, &w);
     if (p->last_joins)
@@ -176,7 +161,9 @@ void template_decode(struct kb *k)
     } else if (p->images && p->bulk) {
         attend_image_begin_range(K, &a, &w.image, start, end);
     }
-    load_query(K, &a, &w, tile);
+    if (p->key_words)
+        a.words.key_turn = words_turn(K, &p->slot.key, w.image.member);
+    load_query(K, &a, &reader);
     /* squares: always so of 8 rows, but asked, or 8 bytes of 16 warps spill */
     bool half = p->geo.gqa * 2 <= p->rows || p->squares;
     if (p->lazy_reference && p->narrow && half)
@@ -190,8 +177,6 @@ void template_decode(struct kb *k)
     }
     attend_finish(K, &a, &s);
     join_warps(K, &a, &w, &s, index, p->images ? w.image.all : tile);
-    if (p->last_joins)
-        join_splits(K, p, &w);
     if (!p->producer)
         return;
     kb_team(K, 0);

@@ -92,7 +92,6 @@ void attend_range(struct kb *k, const struct attend *a, val start, val end, stru
     else
         loop_simple(K, a, &c, end);
     *s = c.sums;
-    attend_centre(K, a, s);
 }
 
 void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s)
@@ -106,6 +105,7 @@ void attend_finish(struct kb *k, const struct attend *a, struct attend_sums *s)
             val z = kb_shuffle_xor(K, s->z[row], masks[i]);
             s->z[row] = kb_fadd(K, s->z[row], z);
         }
+    attend_close_middle(K, a, s);
     for (int i = 0; i < sums_of(a); i++) {
         val factor = kb_f32(K, attend_value_factor(a, i / (a->shape.lane_rows * a->shape.ye)));
         s->o[i] = kb_fma(K, s->o[i], factor, s->z[i / a->shape.ye % a->shape.lane_rows]);
@@ -175,6 +175,7 @@ void attend_chunks(struct kb *k, const struct attend *a, val start, val end, val
     kb_loop_while(K, &chunks, kb_icmp(K, KB_SLT, start, end));
     val next = kb_addi(K, start, a->plan->chunk_tokens);
     attend_range(K, a, start, kb_smin(K, next, end), s);
+    attend_centre(K, a, s);
     gain_sums(K, a, buffer, s);
     put_sums(K, a, buffer, s);
     start = next;

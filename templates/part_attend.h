@@ -88,20 +88,6 @@ struct attend_codes {
 ** branch. */
 void attend_begin(struct kb *k, struct attend *a, val head);
 
-/* part_query.c: rows `member`, `member + members`, ... of this warp's tile into shared memory; a CTA barrier must follow. */
-struct query_rows {
-    val (*pointer)(struct kb *k, void *data, val row); /* of a row's query; past the last some valid row's */
-    void *data;
-    val exist; /* i32, or NULL: all do */
-};
-void attend_load_query(struct kb *k, struct attend *a, val tile, val member, val members, val scale, const struct query_rows *q);
-void attend_row_scales(struct kb *k, struct attend *a);
-/* What a kernel's options need of a row: its position, its head's slope. Fills row `i`. */
-void attend_row_options(struct kb *k, struct attend *a, int i, val position, val head, val valid);
-/* X operand of k step s; plane 0 = the value or its upper term, 1 = its lower term. pairs[lane_rows
-** * ke / 2]. */
-void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s, int plane, val *pairs);
-
 /* part_codes.c. The block table of a sequence; then one step's data. */
 void attend_table(struct kb *k, struct attend *a, val sequence);
 void attend_load(struct kb *k, const struct attend *a, val start, struct attend_codes *c);

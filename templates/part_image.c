@@ -523,5 +523,4 @@ void attend_image_range(struct kb *k, const struct attend *a, const struct image
     advance(K, a, &c);
     kb_loop_end(K, &loop);
     *sums = c.sums;
-    attend_centre(K, a, sums);
 }

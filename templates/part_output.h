@@ -7,19 +7,21 @@
 
 #include "part_attend.h"
 
-/* part_join.c, decode: joins the token warps' sums and writes the CTA's rows, finished (`single`) or as
-** partial results (normalised f32, log2 of the denominator) for template_reduce. */
+/* part_join.c, decode: joins the token warps' sums and writes the CTA's rows, finished (`single`) or as partial results
+** (part_splits.h) for template_reduce or for the last CTA of those that share the rows. */
 struct attend_row {
     val valid;                /* i1: the row exists */
     val head;                 /* i32 query head, for the sink */
     val out, lse;             /* the row's first element, dtype of the plan; its f32 */
-    val partial, partial_lse; /* the same, f32, where the row is not finished */
+    val partial, facts;       /* f32 values and {m, l} of its first split, where the row is not finished */
 };
 struct attend_join {
     val index;                /* i32: this warp's place among the token warps */
     val rows;                 /* i32: of the CTA; some may not exist */
-    val groups;               /* i32, or NULL: so many sets of `rows` rows are joined, not plan->token_warps */
-    val single;               /* i1 */
+    val groups, set;          /* i32: so many sets of rows are joined; rows of a set */
+    val split, count;         /* i32: of a row */
+    val arrives;              /* i1: its CTAs count themselves, and the last joins the splits; NULL: none does */
+    val (*word)(struct kb *k, const void *data); /* where */
     void (*find_row)(struct kb *k, const void *data, val row, struct attend_row *out);
     const void *data;
 };

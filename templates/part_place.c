@@ -5,29 +5,37 @@
 #include "part_place.h"
 
 #include "part_arrive.h"
+#include "part_query.h"
+
+/* Fills what the CTA's number alone tells; heads: of KV heads a CTA takes, the launch's blocks. */
+static void find(struct kb *k, struct place *w, val cta)
+{
+    const struct plan *p = kb_plan(k);
+    w->blocks = kb_param(K, "kv_heads");
+    if (p->images)
+        w->blocks = kb_lshr(K, w->blocks, w->image.shift);
+    w->rows.tokens = kb_param(K, "query_tokens");
+    w->rows.count = kb_muli(K, w->rows.tokens, p->geo.gqa);
+    w->tiles = kb_divi(K, kb_addi(K, w->rows.count, p->rows - 1), p->rows);
+    val rest = kb_udiv(K, cta, w->blocks);
+    w->block = kb_sub(K, cta, kb_mul(K, rest, w->blocks));
+    w->slot = kb_udiv(K, rest, w->tiles);
+    w->tile = kb_sub(K, rest, kb_mul(K, w->slot, w->tiles));
+}
 
 struct place place_find(struct kb *k)
 {
     const struct plan *p = kb_plan(k);
     struct place w;
-    val heads = kb_param(K, "kv_heads");
-    if (p->images) {
+    if (p->images)
         attend_image_begin(K, &w.image);
-        heads = kb_lshr(K, heads, w.image.shift);
-    }
-    w.rows.tokens = kb_param(K, "query_tokens");
-    w.rows.count = kb_muli(K, w.rows.tokens, p->geo.gqa);
-    val tiles = w.tiles = kb_divi(K, kb_addi(K, w.rows.count, p->rows - 1), p->rows);
-    val rest = kb_udiv(K, kb_cta(K), heads);
-    w.blocks = heads;
-    w.rows.head = w.block = kb_sub(K, kb_cta(K), kb_mul(K, rest, heads));
+    find(K, &w, kb_cta(K));
+    w.rows.head = w.block;
     if (p->images) {
-        w.image.block = kb_mul(K, w.rows.head, w.image.heads);
+        w.image.block = kb_mul(K, w.block, w.image.heads);
         w.rows.head = kb_add(K, w.image.block, w.image.member);
     }
-    w.slot = kb_udiv(K, rest, tiles);
-    val row_tile = kb_sub(K, rest, kb_mul(K, w.slot, tiles));
-    w.rows.first = kb_muli(K, row_tile, p->rows);
+    w.rows.first = kb_muli(K, w.tile, p->rows);
     return w;
 }
 
@@ -49,41 +57,43 @@ void place_look_up(struct kb *k, struct place *w, const struct spread *s)
     kb_else(K, &spread);
     struct share equal = equal_share(K, w->slot);
     kb_endif(K, &spread);
-    own.sequence = kb_merge(K, &spread, own.sequence, equal.sequence);
-    own.split = kb_merge(K, &spread, own.split, equal.split);
-    own.count = kb_merge(K, &spread, own.count, equal.count);
-    own.length = kb_merge(K, &spread, own.length, equal.length);
-    own.place = kb_merge(K, &spread, own.place, equal.place);
+    val *to = (val *)&own, *other = (val *)&equal;
+    for (size_t i = 0; i < sizeof own / sizeof(val); i++)
+        to[i] = kb_merge(K, &spread, to[i], other[i]);
+    for (size_t i = 0; i < sizeof own / sizeof(val); i++)
+        to[i] = kb_uniform(K, to[i]);
     w->share = own;
-    w->share.sequence = kb_uniform(K, own.sequence);
-    w->share.split = kb_uniform(K, own.split);
-    w->share.count = kb_uniform(K, own.count);
     kb_return_if(K, kb_icmpi(K, KB_SLT, w->share.sequence, 0));
     w->rows.first_token = kb_mul(K, w->share.sequence, w->rows.tokens);
 }
 
-/* `sequence`: the CTA's. */
 static val word_of(struct kb *k, const struct place *w, val sequence)
 {
-    val group = kb_mul(K, sequence, w->tiles);
-    group = kb_add(K, group, kb_divi(K, w->rows.first, kb_plan(k)->rows));
+    val group = kb_add(K, kb_mul(K, sequence, w->tiles), w->tile);
     group = kb_add(K, kb_mul(K, group, w->blocks), w->block);
     return kb_offset(K, kb_param(K, "arrivals"), kb_shli(K, kb_zext(K, group, KB_I64), 3));
 }
 
-/* Worked out once more, from a value of which that is not known: registers of the steps are not for it. */
+/* Found once more, from a number of which it is not known that it is the CTA's: registers of the steps are not for
+** it. */
 val place_word(struct kb *k, const struct place *w)
 {
-    return word_of(K, w, kb_opaque(K, w->share.sequence));
+    struct place again = *w;
+    find(K, &again, kb_opaque(K, kb_cta(K)));
+    return word_of(K, &again, w->share.sequence);
+}
+
+val place_arrives(struct kb *k, const struct place *w)
+{
+    val several = kb_icmpi(K, KB_SGT, kb_opaque(K, w->share.count), 1);
+    return kb_and(K, several, kb_not(K, kb_is_null(K, kb_param(K, "arrivals"))));
 }
 
 void place_arrive(struct kb *k, struct place *w)
 {
     const struct plan *p = kb_plan(k);
-    val words = kb_param(K, "arrivals"), several = kb_icmpi(K, KB_SGT, w->share.count, 1);
-    w->arrives = kb_and(K, several, kb_not(K, kb_is_null(K, words)));
     val one = kb_icmpi(K, KB_EQ, kb_tid(K), p->threads - 1); /* of the warp with least to do */
-    struct kb_if begins = kb_if(K, kb_and(K, w->arrives, one));
+    struct kb_if begins = kb_if(K, kb_and(K, place_arrives(K, w), one));
     arrive_begin(K, word_of(K, w, w->share.sequence));
     kb_endif(K, &begins);
 }

@@ -15,8 +15,7 @@ struct place {
     val block, blocks; /* of KV heads: which of them, how many */
     val slot;    /* of a part of a sequence: its place in the grid */
     struct share share;
-    val tiles;   /* of query rows of a sequence and a KV head */
-    val arrives; /* i1: the CTAs that share rows count themselves */
+    val tile, tiles; /* of query rows of a sequence and a KV head */
     struct image image; /* where the plan has images: a CTA then takes some KV heads at once */
 };
 
@@ -26,9 +25,9 @@ struct place place_find(struct kb *k);
 void place_look_up(struct kb *k, struct place *w, const struct spread *s);
 /* For the reduction: where the sequence's partial results begin, and how many splits they are of. */
 void place_tell(struct kb *k, const struct place *w);
-/* plan->last_joins: arrives; by all threads. */
+/* plan->last_joins: the CTAs that share rows count themselves; by all threads. At the end: i1, they do; where. */
 void place_arrive(struct kb *k, struct place *w);
-/* Where they count. */
+val place_arrives(struct kb *k, const struct place *w);
 val place_word(struct kb *k, const struct place *w);
 /* Visible keys of the lane's rows; [start, end) of this split, no further than any row sees. */
 void place_range(struct kb *k, struct attend *a, const struct place *w, const struct spread *s, val *start, val *end);

@@ -4,11 +4,13 @@
 ** power of two, and kept in shared memory as 16-bit operands. The power of two goes into the row's
 ** score factor, so no query overflows.
 */
-#include "part_attend.h"
+#include "part_query.h"
 
 #include "part_rowvec.h"
 #include "part_scaled.h"
 #include "part_words.h"
+
+#include <string.h>
 
 /* Two terms of bf16 hold 16 bits of a query: enough for the f16 bounds. */
 static int planes(const struct plan *p) { return p->key_operand == OPERAND_BF16_SPLIT ? 2 : 1; }
@@ -105,7 +107,7 @@ struct row_facts {
 static void prepare_row(struct kb *k, const struct plan *p, struct rowvec *v, val *down, val *up)
 {
     if (p->spec.key.rotation == ROTATION_HADAMARD)
-        rotate(K, v);
+        rotate_once(K, v);
     if (p->key_operand == OPERAND_SCALED) { /* e4m3 has a range of its own */
         *down = *up = kb_f32(K, 1);
         return;
@@ -118,16 +120,35 @@ static void prepare_row(struct kb *k, const struct plan *p, struct rowvec *v, va
         v->x[i] = kb_fmul(K, v->x[i], *down);
 }
 
+static int type_of(const struct plan *p) { return p->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16; }
+
+/* A row's elements; of a row that does not exist, of some other. */
+static void fetch_row(struct kb *k, const struct query_rows *q, val row, val *halves)
+{
+    struct rowvec v;
+    rowvec_make(K, &v, kb_plan(k)->geo.head_size);
+    rowvec_fetch(K, &v, type_of(kb_plan(k)), q->pointer(K, q->data, row), halves);
+}
+
+void attend_fetch_query(struct kb *k, val member, val members, const struct query_rows *q,
+                        struct query_ahead *ahead)
+{
+    val row = member;
+    for (int i = 0; i < QUERY_AHEAD; i++) {
+        fetch_row(K, q, row, ahead->row[i]);
+        row = kb_add(K, row, members);
+    }
+}
+
 /* One row, ready to be stored; zeros if it is not below `exist` (NULL: all are), without the time that a
 ** row takes. */
-static void load_row(struct kb *k, const struct plan *p, struct rowvec *v,
+static void take_row(struct kb *k, const struct plan *p, struct rowvec *v, const val *halves,
                      const struct query_rows *q, val row, struct row_facts *f)
 {
-    int type = p->geo.dtype == KVK_FLOAT16 ? KB_F16 : KB_BF16;
     struct kb_if exists = {0};
     if (q->exist)
         exists = kb_if(K, kb_icmp(K, KB_SLT, row, q->exist));
-    rowvec_load(K, v, type, q->pointer(K, q->data, row));
+    rowvec_take(K, v, halves);
     prepare_row(K, p, v, &f->down, &f->up);
     f->sum = p->spec.key.kind == CODEC_AFFINE ? rowvec_sum(K, v, v->x) : NULL;
     if (!q->exist)
@@ -141,8 +162,25 @@ static void load_row(struct kb *k, const struct plan *p, struct rowvec *v,
         f->sum = kb_merge(K, &exists, f->sum, zero);
 }
 
+/* The next row to fetch, where the tile has more than were fetched ahead. */
+static void fetch_next(struct kb *k, const struct plan *p, const struct query_rows *q, val row,
+                       val *halves)
+{
+    val before[ROWVEC_MAX];
+    struct rowvec v;
+    rowvec_make(K, &v, p->geo.head_size);
+    for (int i = 0; i < v.e; i++)
+        before[i] = halves[i];
+    val more = kb_icmp(K, KB_SLT, row, q->exist ? q->exist : kb_i32(K, p->mma.rows));
+    struct kb_if wanted = kb_if(K, more);
+    fetch_row(K, q, row, halves);
+    kb_endif(K, &wanted);
+    for (int i = 0; i < v.e; i++)
+        halves[i] = kb_merge(K, &wanted, halves[i], before[i]);
+}
+
 /* at: the row's place in the tile */
-static void put_row(struct kb *k, const struct attend *a, const struct rowvec *v, val row, val at)
+static void put_operand(struct kb *k, const struct attend *a, const struct rowvec *v, val row, val at)
 {
     const struct plan *p = a->plan;
     if (p->key_words) {
@@ -155,30 +193,45 @@ static void put_row(struct kb *k, const struct attend *a, const struct rowvec *v
     store_row(K, p, v, kb_offset(K, at, column));
 }
 
+static void put_row(struct kb *k, const struct attend *a, val tile, val row, const struct rowvec *v,
+                    const struct row_facts *f, val scale2)
+{
+    const struct plan *p = a->plan;
+    struct rowvec_if active = rowvec_if_active(K, v);
+    put_operand(K, a, v, row, kb_offset(K, tile, kb_muli(K, row, pitch(p) * 2)));
+    val factor = kb_fmul(K, f->up, scale2); /* the maximum is only known to active lanes */
+    val factors = kb_offseti(K, tile, planes(p) * plane_bytes(p));
+    factors = kb_offset(K, factors, kb_shli(K, row, 2));
+    kb_store(K, factor, factors, 4);
+    if (f->sum)
+        kb_store(K, f->sum, kb_offseti(K, factors, p->mma.rows * 4), 4);
+    rowvec_endif(K, &active);
+}
+
 void attend_load_query(struct kb *k, struct attend *a, val tile, val member, val members, val scale,
-                       const struct query_rows *q)
+                       const struct query_rows *q, const struct query_ahead *ahead)
 {
     const struct plan *p = a->plan;
     val scale2 =
         kb_fmul(K, scale, kb_f32(K, 1.4426950408889634)); /* log2 e: scores in log2 units */
-    val row = member;
+    struct {
+        val row;
+        struct query_ahead ahead;
+    } c = {.row = member, .ahead = *ahead};
     struct kb_loop rows;
-    kb_loop_begin(K, &rows, &row, 1);
-    kb_loop_while(K, &rows, kb_icmpi(K, KB_SLT, row, p->mma.rows));
+    kb_loop_begin(K, &rows, (val *)&c, sizeof c / sizeof(val));
+    kb_loop_while(K, &rows, kb_icmpi(K, KB_SLT, c.row, p->mma.rows));
     struct rowvec v;
     struct row_facts f;
     rowvec_make(K, &v, p->geo.head_size);
-    load_row(K, p, &v, q, row, &f);
-    struct rowvec_if active = rowvec_if_active(K, &v);
-    put_row(K, a, &v, row, kb_offset(K, tile, kb_muli(K, row, pitch(p) * 2)));
-    val factor = kb_fmul(K, f.up, scale2); /* the maximum is only known to active lanes */
-    val factors = kb_offseti(K, tile, planes(p) * plane_bytes(p));
-    factors = kb_offset(K, factors, kb_shli(K, row, 2));
-    kb_store(K, factor, factors, 4);
-    if (f.sum)
-        kb_store(K, f.sum, kb_offseti(K, factors, p->mma.rows * 4), 4);
-    rowvec_endif(K, &active);
-    row = kb_add(K, row, members);
+    val now[ROWVEC_MAX];
+    memcpy(now, c.ahead.row[0], sizeof now);
+    memmove(c.ahead.row[0], c.ahead.row[1], (QUERY_AHEAD - 1) * sizeof now);
+    val next = kb_add(K, c.row, kb_muli(K, members, QUERY_AHEAD));
+    fetch_next(K, p, q, next, c.ahead.row[QUERY_AHEAD - 1]);
+    take_row(K, p, &v, now, q, c.row, &f);
+    put_row(K, a, tile, c.row, &v, &f, scale2);
+    c.row = kb_add(K, c.row, members);
     kb_loop_end(K, &rows);
     a->query = tile;
 }

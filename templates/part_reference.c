@@ -64,8 +64,9 @@ void attend_gain_middle(struct kb *k, const struct attend *a, const val *x, stru
     kb_matrix(K)->mma(K, KB_F16, s->middle, x, y);
 }
 
-/* Codes stand at different bits: so many times the middle's sum. */
-static void take_middle(struct kb *k, const struct attend *a, struct attend_sums *s)
+/* Sums less the middle's, which codes that stand at other bits have so many times, times the row's factor (NULL: 1). */
+static void take_middle(struct kb *k, const struct attend *a, struct attend_sums *s,
+                        const val *factor)
 {
     int each = a->shape.lane_rows * a->shape.ye;
     val own[ATTEND_MASKS][ATTEND_ROWS] = {{NULL}};
@@ -73,10 +74,12 @@ static void take_middle(struct kb *k, const struct attend *a, struct attend_sums
         int row = row_of(a, i), bit = attend_value_bit(a, i / each);
         val *x = &own[bit][row];
         if (!*x) {
-            val power = kb_f32(K, 1 << bit);
+            val power = kb_f32(K, factor ? -(1 << bit) : 1 << bit);
             *x = kb_fmul(K, s->middle[row * a->shape.ye], power);
+            if (factor)
+                *x = kb_fmul(K, *x, factor[row]);
         }
-        s->o[i] = kb_fsub(K, s->o[i], *x);
+        s->o[i] = factor ? kb_fma(K, s->o[i], factor[row], *x) : kb_fsub(K, s->o[i], *x);
     }
     clear_middle(K, a, s);
 }
@@ -84,18 +87,30 @@ static void take_middle(struct kb *k, const struct attend *a, struct attend_sums
 void attend_centre(struct kb *k, const struct attend *a, struct attend_sums *s)
 {
     if (middle_sums(a))
-        take_middle(K, a, s);
+        take_middle(K, a, s, NULL);
 }
 
-/* Sums under a reference that becomes m[row]. */
+/* The middle's sum is as much of an output wherever its codes stand: it joins what all of a row's dims have. */
+void attend_close_middle(struct kb *k, const struct attend *a, struct attend_sums *s)
+{
+    for (int row = 0; middle_sums(a) && row < a->shape.lane_rows; row++) {
+        val factor = kb_f32(K, -attend_value_factor(a, 0) * (1 << attend_value_bit(a, 0)));
+        s->z[row] = kb_fma(K, s->middle[row * a->shape.ye], factor, s->z[row]);
+    }
+}
+
+/* Sums, centred, under a reference that becomes m[row]. */
 static void rescale(struct kb *k, const struct attend *a, struct attend_sums *s, const val *factor)
 {
     for (int row = 0; row < a->shape.lane_rows; row++) {
         s->l[row] = kb_fmul(K, s->l[row], factor[row]);
         s->z[row] = kb_fmul(K, s->z[row], factor[row]);
     }
-    for (int i = 0; i < sums_of(a); i++)
-        s->o[i] = kb_fmul(K, s->o[i], factor[row_of(a, i)]);
+    if (middle_sums(a))
+        take_middle(K, a, s, factor);
+    else
+        for (int i = 0; i < sums_of(a); i++)
+            s->o[i] = kb_fmul(K, s->o[i], factor[row_of(a, i)]);
 }
 
 static void merge_sums(struct kb *k, const struct attend *a, const struct kb_if *taken,
@@ -138,7 +153,6 @@ static void lazy(struct kb *k, const struct attend *a, val start, const val *mos
         s->m[row] = kb_fmaxnum(K, before.m[row], all);
         factor[row] = kb_exp2(K, kb_fsub(K, before.m[row], s->m[row]));
     }
-    attend_centre(K, a, s);
     rescale(K, a, s, factor);
     kb_endif(K, &rare);
     merge_sums(K, a, &rare, s, &before);

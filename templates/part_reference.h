@@ -16,8 +16,10 @@ void attend_reference(struct kb *k, const struct attend *a, val start, const val
 /* x: weights as an operand. Their sums times the middle code, by the matrix unit itself: so they lose what the sums of codes
 ** lose. Nothing where codes are centred one by one. */
 void attend_gain_middle(struct kb *k, const struct attend *a, const val *x, struct attend_sums *s);
-/* At the end of a range: takes the middle off the output sums. */
+/* Takes the middle off the output sums, so that they can be kept. */
 void attend_centre(struct kb *k, const struct attend *a, struct attend_sums *s);
+/* The same for rows that are finished: takes it off z, once that is summed over the lanes. */
+void attend_close_middle(struct kb *k, const struct attend *a, struct attend_sums *s);
 /* References of rows without any key become -inf. */
 void attend_close_reference(struct kb *k, const struct attend *a, struct attend_sums *s);
 

@@ -48,16 +48,27 @@ static val lane_pointer(struct kb *k, const struct rowvec *v, val row)
     return kb_offset(K, row, bytes);
 }
 
-void rowvec_load(struct kb *k, struct rowvec *v, int type, val row)
+void rowvec_fetch(struct kb *k, const struct rowvec *v, int type, val row, val *halves)
 {
     val from = lane_pointer(k, v, row);
+    for (int i = 0; i < v->e; i++)
+        halves[i] = kb_load_once(K, type, kb_offseti(K, from, 2 * i), 2);
+}
+
+void rowvec_take(struct kb *k, struct rowvec *v, const val *halves)
+{
     val zero = kb_f32(K, 0);
     for (int i = 0; i < v->e; i++) {
-        val at = kb_offseti(K, from, 2 * i);
-        val half = kb_load_once(K, type, at, 2);
-        val x = kb_to_f32(K, half);
+        val x = kb_to_f32(K, halves[i]);
         v->x[i] = v->active ? kb_select(K, v->active, x, zero) : x;
     }
+}
+
+void rowvec_load(struct kb *k, struct rowvec *v, int type, val row)
+{
+    val halves[ROWVEC_MAX];
+    rowvec_fetch(K, v, type, row, halves);
+    rowvec_take(K, v, halves);
 }
 
 struct rowvec_if rowvec_if_active(struct kb *k, const struct rowvec *v)
@@ -223,11 +234,17 @@ int rowvec_group_max(struct kb *k, const struct rowvec *v, const val *x, int gro
 
 void rowvec_powers(struct kb *k, const struct rowvec *v, val *down, val *up)
 {
-    val magnitudes[ROWVEC_MAX];
-    for (int i = 0; i < v->e; i++)
+    val magnitudes[ROWVEC_MAX], most = NULL;
+    for (int i = 0; i < v->e; i++) {
         magnitudes[i] = kb_fabs(K, v->x[i]);
-    val most = rowvec_max(K, v, magnitudes);
-    val field = kb_andi(K, kb_bitcast(K, most, KB_I32), 0x7f800000);
+        most = most ? kb_fmaxnum(K, most, magnitudes[i]) : magnitudes[i];
+    }
+    if (v->active ||
+        v->lanes == kb_warp_size(k)) /* bits of positive numbers are ordered as they are */
+        most = kb_warp_most(K, kb_bitcast(K, most, KB_I32));
+    else
+        most = kb_bitcast(K, rowvec_max(K, v, magnitudes), KB_I32);
+    val field = kb_andi(K, most, 0x7f800000);
     field = kb_smin(K, field, kb_i32(K, 253ll << 23));
     val zero = kb_icmpi(K, KB_EQ, field, 0);
     field = kb_select(K, zero, kb_i32(K, 127ll << 23), field);

@@ -34,6 +34,9 @@ int rowvec_order(int d);
 
 /* row: pointer to element 0 of KB_F16 or KB_BF16 elements, aligned to one element. */
 void rowvec_load(struct kb *k, struct rowvec *v, int type, val row);
+/* The same in two steps: the lane's elements as they are, to be taken once other loads are under way. */
+void rowvec_fetch(struct kb *k, const struct rowvec *v, int type, val row, val *halves);
+void rowvec_take(struct kb *k, struct rowvec *v, const val *halves);
 void rowvec_store(struct kb *k, const struct rowvec *v, int type, val row);
 /* A shared vector's, which end at the largest number of fp16; by_16: the row is a multiple of 16 bytes. */
 void rowvec_store_shared(struct kb *k, const struct rowvec *v, int type, val row, bool by_16);
@@ -69,6 +72,8 @@ void rotate_staged(struct kb *k, struct rowvec *v);
 void rotate_sums(struct kb *k, struct rowvec *v);
 val rotate_factor(struct kb *k, int d);
 float rotate_factor_of(int d); /* fp32(1 / sqrt(rowvec_order(d))) */
+/* The plain form, in less code: for what happens once a kernel. */
+void rotate_once(struct kb *k, struct rowvec *v);
 /* The plain form, multiplied first: nothing on the way is larger than what may come out. */
 void rotate_scaled(struct kb *k, struct rowvec *v);
 

@@ -25,19 +25,19 @@ struct chain {
     struct splits_sum sum;
 };
 
-static void gain(struct kb *k, const struct splits_row *r, struct splits_sum *s, const val *lse,
-                 const val *values)
+static void gain(struct kb *k, const struct splits_row *r, struct splits_sum *s, const val *m,
+                 const val *l, const val *values)
 {
     val before = s->m;
     for (int u = 0; u < AHEAD; u++)
-        s->m = kb_fmaxnum(K, s->m, lse[u]);
+        s->m = kb_fmaxnum(K, s->m, m[u]);
     val reference = safe(k, s->m), old = kb_exp2(K, kb_fsub(K, before, reference));
     s->l = kb_fmul(K, s->l, old);
     for (int i = 0; i < r->wide; i++)
         s->x[i] = kb_fmul(K, s->x[i], old);
     for (int u = 0; u < AHEAD; u++) {
-        val weight = kb_exp2(K, kb_fsub(K, lse[u], reference));
-        s->l = kb_fadd(K, s->l, weight);
+        val weight = kb_exp2(K, kb_fsub(K, m[u], reference));
+        s->l = kb_fma(K, l[u], weight, s->l);
         for (int i = 0; i < r->wide; i++) {
             val v = r->wide > 1 ? kb_extract(K, values[u], i) : values[u];
             s->x[i] = kb_fma(K, v, weight, s->x[i]);
@@ -56,18 +56,19 @@ struct splits_sum splits_chain(struct kb *k, const struct splits_row *r, val fir
     kb_loop_begin(K, &loop, (val *)&c, sizeof c / sizeof(val));
     kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c.i, r->count));
     loop.rolled = true;
-    val lse[AHEAD], values[AHEAD];
+    val m[AHEAD], l[AHEAD], values[AHEAD], zero = kb_const(K, type, 0);
     for (int u = 0; u < AHEAD; u++) {
         val inside = kb_icmp(K, KB_SLT, c.i, r->count), at = kb_smin(K, c.i, last);
-        val x = kb_load(K, KB_F32, kb_offset(K, r->lse, kb_shli(K, at, 2)), 4);
-        lse[u] = kb_select(K, inside, x, nothing(k));
-        val bytes = kb_mul(K, kb_zext(K, at, KB_I64), kb_i64(K, r->row_bytes));
-        val v = kb_load(K, type, kb_offset(K, r->out, bytes), 4 * r->wide);
-        values[u] =
-            kb_select(K, inside, v, kb_const(K, type, 0)); /* infinity times 0 is no number */
+        val fact = kb_offset(K, r->facts, kb_mul(K, at, r->fact_bytes));
+        val both = kb_load(K, KB_VEC(KB_F32, 2), fact, 8);
+        val v = kb_offset(K, r->values, kb_mul(K, at, r->values_bytes));
+        v = kb_load(K, type, v, 4 * r->wide);
+        m[u] = kb_select(K, inside, kb_extract(K, both, 0), nothing(k));
+        l[u] = kb_select(K, inside, kb_extract(K, both, 1), kb_f32(K, 0));
+        values[u] = kb_select(K, inside, v, zero); /* infinity times 0 is no number */
         c.i = kb_add(K, c.i, step);
     }
-    gain(K, r, &c.sum, lse, values);
+    gain(K, r, &c.sum, m, l, values);
     kb_loop_end(K, &loop);
     return c.sum;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** part_splits.h - partial results of a row over disjoint keys, joined by their log-sum-exps (log2 units). A split that saw no
-** key has -inf and weighs nothing; so a sum's bits do not change with splits that are added behind and are empty.
+** part_splits.h - partial results of a row over disjoint keys: a reference m (log2 units), and, under 2^m, the sum l of its
+** weights and the weighted values. One that saw no key has m = -inf and weighs nothing; so a sum's bits do not change with
+** empty ones that are added behind.
 */
 #ifndef KVKILN_PART_SPLITS_H
 #define KVKILN_PART_SPLITS_H
@@ -14,15 +15,15 @@ struct splits_sum {
     val m, l, x[SPLITS_WIDE]; /* reference, weights, weighted values: all f32, under 2^m */
 };
 
-/* Some dims of a row in all its splits. */
+/* Some dims of a row in all its parts. */
 struct splits_row {
-    val out, lse;       /* of split 0: its first of these dims, its log-sum-exp */
-    val count;          /* i32, > 0 */
-    int row_bytes;      /* from one split's values to the next */
-    int wide;           /* 1, 2 or 4 dims */
+    val values, facts;           /* of part 0: the first of these dims; {m, l}, f32, aligned to 8 bytes */
+    val values_bytes, fact_bytes; /* i32: from one part to the next */
+    val count;                   /* i32, > 0 */
+    int wide;                    /* 1, 2 or 4 dims */
 };
 
-/* Splits first, first + step, ... in this order. */
+/* Parts first, first + step, ... in this order. */
 struct splits_sum splits_chain(struct kb *k, const struct splits_row *r, val first, val step);
 /* Both: a's, then b's. */
 struct splits_sum splits_both(struct kb *k, const struct splits_sum *a, const struct splits_sum *b, int wide);

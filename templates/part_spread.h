@@ -3,8 +3,8 @@
 ** part_spread.h - splits in proportion to what there is to read, found by every CTA from the lengths on the device.
 **
 ** A launch has `spread` slots for its sequences, more than sequences. A sequence takes one slot, or as many as it has parts of
-** at most L steps, where L is the least number for which the slots suffice, not below `least` and not below an equal share of
-** all steps for each of `parts`. So no CTA works much longer than if all sequences were of one length.
+** at most L steps, where L is the least number for which the slots suffice, not below `least`. So no CTA works much longer than
+** if all sequences were of one length.
 */
 #ifndef KVKILN_PART_SPREAD_H
 #define KVKILN_PART_SPREAD_H

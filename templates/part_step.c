@@ -2,6 +2,7 @@
 /*
 ** part_step.c - one step: scores, mask, running maximum, weights, output sums.
 */
+#include "part_query.h"
 #include "part_reference.h"
 #include "part_scaled.h"
 #include "part_squares.h"

@@ -63,7 +63,8 @@ static val find_sequence(struct kb *k, val sequence, val *splits)
 
 static struct splits_row find_splits(struct kb *k, struct place *w, int dims)
 {
-    struct splits_row r = {.row_bytes = dims * 4, .wide = splits_wide(dims)};
+    struct splits_row r = {.values_bytes = kb_i32(K, dims * 4), .fact_bytes = kb_i32(K, 8)};
+    r.wide = splits_wide(dims);
     val rows = kb_mul(K, kb_param(K, "query_tokens"), kb_param(K, "query_heads"));
     val sequence = kb_udiv(K, w->row, rows), row = kb_sub(K, w->row, kb_mul(K, sequence, rows));
     val place = find_sequence(K, sequence, &r.count);
@@ -72,24 +73,33 @@ static struct splits_row find_splits(struct kb *k, struct place *w, int dims)
     val before = kb_mul(K, kb_zext(K, place, KB_I64), all_rows);
     val own = kb_mul(K, kb_zext(K, row, KB_I64), splits);
     val first = kb_add(K, before, own);
-    r.out = kb_offset(K, kb_param(K, "partial"), kb_muli(K, first, dims * 4));
-    r.out = kb_offset(K, r.out, kb_muli(K, w->unit, r.wide * 4));
+    r.values = kb_offset(K, kb_param(K, "partial"), kb_muli(K, first, dims * 4));
+    r.values = kb_offset(K, r.values, kb_muli(K, w->unit, r.wide * 4));
     val all = kb_muli(K, kb_param(K, "places"), dims * 4);
-    val lse = kb_offset(K, kb_param(K, "partial"), all);
-    r.lse = kb_offset(K, lse, kb_shli(K, first, 2));
+    val facts = kb_offset(K, kb_param(K, "partial"), all);
+    r.facts = kb_offset(K, facts, kb_shli(K, first, 3));
     return r;
 }
 
 /* Sums of eights 8 and 16 threads on. */
 static void by_shuffles(struct kb *k, struct splits_sum *s, int wide)
 {
-    for (int mask = EIGHT; mask < GROUP; mask *= 2) {
-        struct splits_sum other = {.m = kb_shuffle_xor(K, s->m, mask)};
-        other.l = kb_shuffle_xor(K, s->l, mask);
-        for (int i = 0; i < wide; i++)
-            other.x[i] = kb_shuffle_xor(K, s->x[i], mask);
-        *s = splits_both(K, s, &other, wide);
-    }
+    struct {
+        val distance;
+        struct splits_sum s;
+    } c = {kb_i32(K, EIGHT), *s};
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, (val *)&c, 1 + 2 + wide);
+    kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, c.distance, GROUP));
+    loop.rolled = true;
+    val from = kb_xor(K, kb_lane(K), c.distance), *own = (val *)&c.s;
+    struct splits_sum other = {0};
+    for (int i = 0; i < 2 + wide; i++)
+        ((val *)&other)[i] = kb_shuffle(K, own[i], from);
+    c.s = splits_both(K, &c.s, &other, wide);
+    c.distance = kb_shli(K, c.distance, 1);
+    kb_loop_end(K, &loop);
+    *s = c.s;
 }
 
 static val group_at(struct kb *k, val buffer, val group, int wide)
@@ -97,6 +107,15 @@ static val group_at(struct kb *k, val buffer, val group, int wide)
     val lane = kb_andi(K, kb_tid(K), EIGHT - 1);
     val place = kb_add(K, kb_shli(K, group, 3), lane);
     return kb_offset(K, buffer, kb_muli(K, place, (wide + 2) * 4));
+}
+
+static struct splits_sum sum_at(struct kb *k, val at, int wide)
+{
+    struct splits_sum s = {.m = kb_load(K, KB_F32, at, 4)};
+    s.l = kb_load(K, KB_F32, kb_offseti(K, at, 4), 4);
+    for (int i = 0; i < wide; i++)
+        s.x[i] = kb_load(K, KB_F32, kb_offseti(K, at, 8 + 4 * i), 4);
+    return s;
 }
 
 /* Sums of all groups of 32 threads, in the order of the groups: of use to slot 0. */
@@ -112,14 +131,19 @@ static void by_memory(struct kb *k, struct splits_sum *s, int wide)
         kb_store(K, s->x[i], kb_offseti(K, at, 8 + 4 * i), 4);
     kb_endif(K, &first);
     kb_barrier(K);
-    for (int g = 0; g < GROUPS; g++) {
-        val from = group_at(K, buffer, kb_i32(K, g), wide);
-        struct splits_sum other = {.m = kb_load(K, KB_F32, from, 4)};
-        other.l = kb_load(K, KB_F32, kb_offseti(K, from, 4), 4);
-        for (int i = 0; i < wide; i++)
-            other.x[i] = kb_load(K, KB_F32, kb_offseti(K, from, 8 + 4 * i), 4);
-        *s = g ? splits_both(K, s, &other, wide) : other;
-    }
+    struct {
+        val group;
+        struct splits_sum s;
+    } c = {kb_i32(K, 1), sum_at(K, group_at(K, buffer, kb_i32(K, 0), wide), wide)};
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, (val *)&c, 1 + 2 + wide);
+    kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, c.group, GROUPS));
+    loop.rolled = true;
+    struct splits_sum other = sum_at(K, group_at(K, buffer, c.group, wide), wide);
+    c.s = splits_both(K, &c.s, &other, wide);
+    c.group = kb_addi(K, c.group, 1);
+    kb_loop_end(K, &loop);
+    *s = c.s;
 }
 
 static void merge_sums(struct kb *k, const struct kb_if *i, struct splits_sum *now,

@@ -7,6 +7,7 @@
 ** tile query_start[s] * gqa / rows + s, and what lies beyond its rows leaves at once.
 */
 #include "part_output.h"
+#include "part_query.h"
 #include "part_rows.h"
 #include "part_unrotate.h"
 #include "templates.h"
@@ -106,7 +107,10 @@ void template_unified(struct kb *k)
     val tile = kb_offset(K, tiles, kb_muli(K, row_warp, plan_query_bytes(p)));
     val member = kb_remi(K, kb_warp(K), p->dim_warps);
     const struct query_rows query = {.pointer = rows_query, .data = &w.rows};
-    attend_load_query(K, &a, tile, member, kb_i32(K, p->dim_warps), kb_param(K, "scale"), &query);
+    val members = kb_i32(K, p->dim_warps);
+    struct query_ahead ahead = {{{NULL}}};
+    attend_fetch_query(K, member, members, &query, &ahead);
+    attend_load_query(K, &a, tile, member, members, kb_param(K, "scale"), &query, &ahead);
     kb_barrier(K);
     attend_row_scales(K, &a);
     visible_range(K, &a, &w, &start, &end);

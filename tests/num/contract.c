@@ -106,7 +106,7 @@ void contract_workspace(struct num_run *run, const struct num_case *c)
             continue;
         a.splits = 2 + num_below(&r, 6);
         size_t need = (size_t)a.start[sequences] * (size_t)(w.m.kv_heads * w.m.gqa) *
-                      (size_t)a.splits * (size_t)(w.m.dv + 1) * 4;
+                      (size_t)a.splits * (size_t)(w.m.dv + 2) * 4;
         call_with(run, &a, kernels, need, 1);
         attention_check(run, &a);
         call_with(run, &a, kernels, need - 1, 0);
