@@ -308,8 +308,8 @@ static void encode_steps(struct kb *k, struct shared *s)
     val least = extreme(k, s, kb_min_pair), most = extreme(k, s, kb_max_pair);
     val width = kb_fsub(K, most, least);
     val step = kb_fmul(K, width, kb_f32(K, (double)(1.0f / (float)top)));
-    val high = kb_fcmp(K, KB_OGE, least, kb_f32(K, -65504));
-    val usual = kb_and(K, high, kb_fcmp(K, KB_OLT, step, kb_f32(K, 65504)));
+    val held = kb_fcmp(K, KB_OLE, kb_fabs(K, least), kb_f32(K, 65504)); /* by its field, as it is */
+    val usual = kb_and(K, held, kb_fcmp(K, KB_OLT, step, kb_f32(K, 65504)));
     val rare_step, rare_zero, rare_least, rare_most, odd = shared_any(k, kb_not(K, usual));
     struct kb_if some = kb_if(K, odd);
     rare_extremes(k, s, &rare_least, &rare_most);
