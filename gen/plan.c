@@ -486,16 +486,19 @@ static void plan_shape(struct plan *p, bool images)
     plan_turn(p);
 }
 
-/* Where kernels of the quick assembler were measured to be as fast: few long chains to interleave. */
+/* Where kernels of the quick assembler were measured to be as fast: few long chains to interleave. With squares
+** it keeps to 128 registers where the other spills some. */
 static void plan_quick(struct plan *p)
 {
-    bool easy = p->images && p->geo.layout != LAYOUT_AOS && p->geo.head_size == 128 &&
-                p->spec.key.bits >= 4 && p->narrow == 1;
+    bool easy = p->images && p->geo.head_size == 128 && p->narrow == 1 &&
+                (p->squares || (p->geo.layout != LAYOUT_AOS && p->spec.key.bits >= 4));
     p->quick = plan_pick(p, PLAN_quick, p->target->family == FAMILY_NVPTX && easy);
-    plan_because(p, "quick", "%s",
-                 p->quick
-                     ? "the assembler needs 30 ms less, the kernel takes as long (measured, sm_90a)"
-                     : "the assembler takes its time");
+    plan_because(
+        p, "quick", "%s",
+        !p->quick ? "the assembler takes its time"
+        : p->squares
+            ? "the other assembler spills some registers"
+            : "the assembler needs 30 ms less, the kernel takes as long (measured, sm_90a)");
 }
 
 static void plan_attend(struct plan *p)

@@ -60,9 +60,10 @@ void place_look_up(struct kb *k, struct place *w, const struct spread *s)
     val *to = (val *)&own, *other = (val *)&equal;
     for (size_t i = 0; i < sizeof own / sizeof(val); i++)
         to[i] = kb_merge(K, &spread, to[i], other[i]);
-    for (size_t i = 0; i < sizeof own / sizeof(val); i++)
-        to[i] = kb_uniform(K, to[i]);
     w->share = own;
+    w->share.sequence = kb_uniform(K, own.sequence);
+    w->share.split = kb_uniform(K, own.split);
+    w->share.count = kb_uniform(K, own.count);
     kb_return_if(K, kb_icmpi(K, KB_SLT, w->share.sequence, 0));
     w->rows.first_token = kb_mul(K, w->share.sequence, w->rows.tokens);
 }

@@ -180,7 +180,8 @@ static void fetch_next(struct kb *k, const struct plan *p, const struct query_ro
 }
 
 /* at: the row's place in the tile */
-static void put_operand(struct kb *k, const struct attend *a, const struct rowvec *v, val row, val at)
+static void put_operand(struct kb *k, const struct attend *a, const struct rowvec *v, val row,
+                        val at)
 {
     const struct plan *p = a->plan;
     if (p->key_words) {
