@@ -383,10 +383,8 @@ static int image_steps(const struct plan *p)
 ** then, and 16384 registers. (nvJitLink ignores setmaxnreg.) */
 static void plan_producer(struct plan *p)
 {
-    bool looks_up = p->spec.key.kind == CODEC_CODEBOOK, aos = p->geo.layout == LAYOUT_AOS;
-    bool hopper = p->target->flags & TF_WGMMA; /* sm_100a's assembler spills 24 bytes (soa) */
-    bool held = p->narrow == 2 && looks_up && !aos && (hopper || p->geo.layout == LAYOUT_NATIVE);
-    bool tight = (p->narrow > 1 && !held) || /* 168 registers would spill */
+    bool aos = p->geo.layout == LAYOUT_AOS;
+    bool tight = p->narrow > 1 || /* 168 registers would spill, 8 to 24 bytes of two tiles */
                  (aos && p->geo.head_size > 128);
     p->producer = plan_pick(p, PLAN_producer, p->bulk && p->warps < 16 && !tight);
     plan_because(p, "producer", "%s",
