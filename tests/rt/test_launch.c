@@ -234,7 +234,7 @@ static void long_decode_is_split_and_reduced(void **state)
     assert_int_equal(r.sinks, (uintptr_t)at(128));
     assert_int_equal(r.lse, (uintptr_t)at(256));
     assert_int_equal(r.map, p.map);
-    assert_int_equal(p.map, (uintptr_t)a.workspace + 396 * 5 * H * 129 * 4);
+    assert_int_equal(p.map, (uintptr_t)a.workspace + 396 * 5 * H * 130 * 4);
     assert_int_equal(r.rows, 3 * 5 * H);
     assert_int_equal(r.ways_log, 4); /* 16 eights of threads a row and 32 dims, 64 threads a CTA */
     assert_int_equal(last(0)->grid, 3 * 5 * H * (D / 32) * 16 / 8);
@@ -498,8 +498,8 @@ static void attention_arguments_are_checked(void **state)
     BAD_DECODE(a.sinks = at(2), KVK_E_ALIGN, "sinks");
     BAD_DECODE(a.lse = at(1), KVK_E_ALIGN, "lse");
     BAD_DECODE(a.splits = 257, KVK_E_SHAPE, "splits");
-    BAD_DECODE((a.splits = 4, a.workspace_bytes = 3 * H * 4 * 129 * 4 - 1), KVK_E_WORKSPACE,
-               "49536");
+    BAD_DECODE((a.splits = 4, a.workspace_bytes = 3 * H * 4 * 130 * 4 - 1), KVK_E_WORKSPACE,
+               "49920");
     BAD_DECODE((a.splits = 4, a.workspace = NULL), KVK_E_ARG, "workspace");
     BAD_DECODE((a.splits = 4, a.workspace = at(8)), KVK_E_ALIGN, "workspace");
     BAD_UNIFIED(a.query_start = NULL, KVK_E_ARG, "query_start");
@@ -551,8 +551,8 @@ static void options_are_refused_by_name(void **state)
     BAD_DEQUANT(a.table_type = (kvk_index)7, KVK_E_ARG, "table_type is 7");
     BAD_DECODE(a.batch_invariant = 2, KVK_E_SHAPE, "batch_invariant is 2");
     BAD_DECODE((a.batch_invariant = 1, a.splits = 2), KVK_E_ARG, "batch_invariant");
-    BAD_DECODE((a.batch_invariant = 1, a.workspace_bytes = 2 * 3 * H * 129 * 4 - 1),
-               KVK_E_WORKSPACE, "24768");
+    BAD_DECODE((a.batch_invariant = 1, a.workspace_bytes = 2 * 3 * H * 130 * 4 - 1),
+               KVK_E_WORKSPACE, "24960");
     struct kvk_model model = rt_model();
     const kvk_kernels *none;
     kvk_error err = {0};
@@ -650,7 +650,7 @@ static void workspace_is_bounded(void **state)
     assert_int_equal(kvk_workspace_bytes(aos, &limits), 0);
     limits.sequences = 1;
     size_t one = kvk_workspace_bytes(aos, &limits);
-    assert_int_equal(one, (size_t)H * 256 * 129 * 4 + 16 + H * 8);
+    assert_int_equal(one, (size_t)H * 256 * 130 * 4 + 16 + H * 8);
     limits.sequences = INT64_MAX;
     limits.query_tokens = INT64_MAX;
     limits.context = INT64_MAX;
