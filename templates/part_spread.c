@@ -189,7 +189,7 @@ static val all_equal(struct kb *k, val length)
 /* Sequences of one length: what a search would find. */
 static struct share find_equal(struct kb *k, val steps, val slot)
 {
-    struct share one = {NULL};
+    struct share one = {.length = NULL};
     val most = kb_smax(K, share_of(K, steps, kb_param(K, "splits")), kb_param(K, "least"));
     one.count = kb_smax(K, share_of(K, steps, most), kb_i32(K, 1));
     one.sequence = kb_udiv(K, slot, one.count);

@@ -85,7 +85,7 @@ void words_begin(struct kb *k, struct attend *v, val member)
     const struct plan *p = v->plan;
     const struct side *key = &p->slot.key, *value = &p->slot.value;
     struct attend_words *w = &v->words;
-    *w = (struct attend_words){NULL};
+    *w = (struct attend_words){.uneven = NULL};
     if (p->slot.slot_bytes % 4)
         w->uneven = kb_icmpi(K, KB_NE, kb_andi(K, kb_param(K, "image_pitch"), 2), 0);
     w->key_turn = p->key_words ? words_turn(K, key, member) : kb_i32(K, 0);
