@@ -428,8 +428,10 @@ static bool narrow_possible(const struct plan *p)
 /* Tiles of a warp that 255 registers hold: of 128 value dims each takes 32 for its sums. */
 static int most_tiles(const struct plan *p)
 {
-    bool bytes = p->spec.key.bits == 8 && p->geo.layout == LAYOUT_NATIVE && p->geo.head_size > 64;
-    if (p->slot.key.norm_at_read || bytes) /* squares take the rest; 16 bytes spill */
+    bool much = p->spec.key.bits == 8 || p->geo.page_tokens > 16;
+    bool spills =
+        much && p->geo.layout == LAYOUT_NATIVE && p->geo.head_size > 64; /* 8 to 16 bytes */
+    if (p->slot.key.norm_at_read || spills)                              /* squares take the rest */
         return 2;
     return p->geo.head_size <= 64 ? 4 : 3;
 }

@@ -148,7 +148,7 @@ static void take_row(struct kb *k, const struct plan *p, struct rowvec *v, const
     struct kb_if exists = {0};
     if (q->exist)
         exists = kb_if(K, kb_icmp(K, KB_SLT, row, q->exist));
-    rowvec_take(K, v, halves);
+    rowvec_take(K, v, type_of(p), halves);
     prepare_row(K, p, v, &f->down, &f->up);
     f->sum = p->spec.key.kind == CODEC_AFFINE ? rowvec_sum(K, v, v->x) : NULL;
     if (!q->exist)

@@ -51,15 +51,18 @@ static val lane_pointer(struct kb *k, const struct rowvec *v, val row)
 void rowvec_fetch(struct kb *k, const struct rowvec *v, int type, val row, val *halves)
 {
     val from = lane_pointer(k, v, row);
-    for (int i = 0; i < v->e; i++)
-        halves[i] = kb_load_once(K, type, kb_offseti(K, from, 2 * i), 2);
+    for (int i = 0; i < v->e; i++) { /* whole words: halves of registers would be carried with what is beside them */
+        val half = kb_load_once(K, type, kb_offseti(K, from, 2 * i), 2);
+        halves[i] = kb_zext(K, kb_bitcast(K, half, KB_I16), KB_I32);
+    }
 }
 
-void rowvec_take(struct kb *k, struct rowvec *v, const val *halves)
+void rowvec_take(struct kb *k, struct rowvec *v, int type, const val *halves)
 {
     val zero = kb_f32(K, 0);
     for (int i = 0; i < v->e; i++) {
-        val x = kb_to_f32(K, halves[i]);
+        val half = kb_bitcast(K, kb_trunc(K, halves[i], KB_I16), type);
+        val x = kb_to_f32(K, half);
         v->x[i] = v->active ? kb_select(K, v->active, x, zero) : x;
     }
 }
@@ -68,7 +71,7 @@ void rowvec_load(struct kb *k, struct rowvec *v, int type, val row)
 {
     val halves[ROWVEC_MAX];
     rowvec_fetch(K, v, type, row, halves);
-    rowvec_take(K, v, halves);
+    rowvec_take(K, v, type, halves);
 }
 
 struct rowvec_if rowvec_if_active(struct kb *k, const struct rowvec *v)

@@ -34,9 +34,9 @@ int rowvec_order(int d);
 
 /* row: pointer to element 0 of KB_F16 or KB_BF16 elements, aligned to one element. */
 void rowvec_load(struct kb *k, struct rowvec *v, int type, val row);
-/* The same in two steps: the lane's elements as they are, to be taken once other loads are under way. */
+/* The same in two steps: the lane's elements as they are, i32, to be taken once other loads are under way. */
 void rowvec_fetch(struct kb *k, const struct rowvec *v, int type, val row, val *halves);
-void rowvec_take(struct kb *k, struct rowvec *v, const val *halves);
+void rowvec_take(struct kb *k, struct rowvec *v, int type, const val *halves);
 void rowvec_store(struct kb *k, const struct rowvec *v, int type, val row);
 /* A shared vector's, which end at the largest number of fp16; by_16: the row is a multiple of 16 bytes. */
 void rowvec_store_shared(struct kb *k, const struct rowvec *v, int type, val row, bool by_16);

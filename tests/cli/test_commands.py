@@ -100,11 +100,11 @@ def plans_come_from_rules_tables_and_options():
     with open(f"{folder}/tuned/sm_90a.lua", "w", encoding="ascii") as file:
         file.write('return {\n  { kind = "decode", key = "codebook4", plan = { warps = 2 } },\n}\n')
     spec = ("explain", "turboquant_4bit_nc", "--target", "sm_90a")
-    assert "\nwarps 8  # query rows" in kvkiln(*spec).stdout
-    assert "\nwarps 2  # tuned/sm_90a.lua:2; by rule 8\n" in kvkiln(*spec, "--specs", folder).stdout
+    assert "\nwarps 16  # query rows" in kvkiln(*spec).stdout
+    assert "\nwarps 2  # tuned/sm_90a.lua:2; by rule 16\n" in kvkiln(*spec, "--specs", folder).stdout
     assert "\nwarps 2  # tuned/sm_90a.lua:2" in kvkiln(*spec, env={"KVKILN_SPECS": folder}).stdout
-    assert "\nwarps 1  # asked for; by rule 8\n" in kvkiln(*spec, "--specs", folder, "--plan", "warps=1").stdout
-    assert "\nwarps 8  # query rows" in kvkiln(*spec, "--specs", folder, "--plan", "").stdout
+    assert "\nwarps 1  # asked for; by rule 16\n" in kvkiln(*spec, "--specs", folder, "--plan", "warps=1").stdout
+    assert "\nwarps 16  # query rows" in kvkiln(*spec, "--specs", folder, "--plan", "").stdout
     assert "--plan: warps: 17" in kvkiln(*spec, "--plan", "warps=17", code=2).stderr
     assert "warps 3" in kvkiln(*spec, "--plan", "warps=3", code=2).stderr
     with open(f"{folder}/tuned/sm_90a.lua", "a", encoding="ascii") as file:
