@@ -51,7 +51,8 @@ static val lane_pointer(struct kb *k, const struct rowvec *v, val row)
 void rowvec_fetch(struct kb *k, const struct rowvec *v, int type, val row, val *halves)
 {
     val from = lane_pointer(k, v, row);
-    for (int i = 0; i < v->e; i++) { /* whole words: halves of registers would be carried with what is beside them */
+    for (int i = 0; i < v->e;
+         i++) { /* whole words: halves of registers would be carried with what is beside them */
         val half = kb_load_once(K, type, kb_offseti(K, from, 2 * i), 2);
         halves[i] = kb_zext(K, kb_bitcast(K, half, KB_I16), KB_I32);
     }
