@@ -67,7 +67,7 @@ set(KVKILN_GEN_SOURCES
   gen/plan.c gen/plan_print.c
   gen/plan_dense.c
   gen/plan_pairs.c
-  gen/plan_rows.c
+  gen/plan_powers.c gen/plan_rows.c
   gen/request.c
   gen/slot.c
   gen/spec.c
@@ -107,7 +107,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_join.c templates/part_key.c
   templates/part_splits.c
   templates/part_spread.c
-  templates/part_squares.c
+  templates/part_powers.c templates/part_squares.c
   templates/part_tables.c
   templates/part_unrotate.c
   templates/part_value.c
@@ -424,7 +424,7 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   templates/part_slot.h
   templates/part_splits.h
   templates/part_spread.h
-  templates/part_squares.h
+  templates/part_power_state.h templates/part_powers.h templates/part_squares.h
   templates/part_unrotate.h
   templates/templates.h
   templates/kinds.def

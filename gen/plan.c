@@ -88,12 +88,15 @@ static void plan_operands(struct plan *p)
     p->value_operand = operand_of(&p->spec.value);
     if (p->key_operand == OPERAND_BF16_SPLIT && p->spec.query == QUERY_E4M3)
         p->key_operand = scaled_operands(p) ? OPERAND_SCALED : OPERAND_BF16;
+    if (p->powers)
+        p->key_operand = p->value_operand = OPERAND_F16;
     static const char *const why[] = {
         "codes are exact in f16 (centroids to 2^-12); norms and scales meet the f32 score",
         "codes are exact in bf16; the query is two bf16 terms",
         "codes and an e4m3 query are exact in bf16",
         "the matrix unit takes FP4 codes, their scales and an e4m3 query as they are"};
-    plan_because(p, "key_operand", "%s", why[p->key_operand]);
+    static const char powers[] = "codes times scales under a warp's power of two, exact in f16";
+    plan_because(p, "key_operand", "%s", p->powers ? powers : why[p->key_operand]);
     p->held_masks = (p->target->flags & TF_ONE_CONSTANT) != 0;
     plan_because(p, "held_masks", "%s",
                  p->held_masks
@@ -103,7 +106,8 @@ static void plan_operands(struct plan *p)
     plan_because(p, "last_joins", "the last CTA of a row's splits joins them where they are few");
     plan_because(
         p, "value_operand", "%s",
-        p->value_operand == OPERAND_F16
+        p->powers ? powers
+        : p->value_operand == OPERAND_F16
             ? "codes are exact in f16; the scale is folded into p, the zero is a scalar sum"
             : "codes are exact in bf16; p is two bf16 terms");
 }
@@ -239,7 +243,9 @@ int plan_fact_bytes(const struct plan *p)
 
 static bool rows_fit(const struct plan *p)
 {
-    int tables = table_bytes(p, &p->slot.key) + table_bytes(p, &p->slot.value);
+    int tables = table_bytes(p, &p->slot.key);
+    if (!p->powers) /* which share one */
+        tables += table_bytes(p, &p->slot.value);
     bool squares = p->slot.value.norm_at_read; /* a table of them, and one a token */
     int facts = p->warps * 16 * most(p->subtiles, 1) * (plan_fact_bytes(p) + (squares ? 4 : 0)) +
                 (squares ? 1024 : 0);
@@ -337,8 +343,9 @@ static bool pages_suit(const struct plan *p)
 static bool native_suits(const struct plan *p)
 {
     const struct mma_shape *m = &p->mma;
-    return m->groups == 4 && m->y_tile == 8 && m->ke == 4 && p->spec.value.kind == CODEC_AFFINE &&
-           (p->spec.key.kind == CODEC_CODEBOOK || p->spec.key.bits >= 4);
+    return m->groups == 4 && m->y_tile == 8 && m->ke == 4 &&
+           (p->spec.value.kind == CODEC_AFFINE || p->powers) &&
+           (p->powers || p->spec.key.kind == CODEC_CODEBOOK || p->spec.key.bits >= 4);
 }
 
 /* What part_image.c can do: a page is 16 tokens, a warp holds all dims of its rows. */
@@ -346,8 +353,8 @@ static bool images_possible(const struct plan *p)
 {
     bool order = p->geo.layout != LAYOUT_NATIVE || native_suits(p);
     return order && p->kind == KIND_DECODE && pages_suit(p) && p->dim_warps == 1 && !p->turn_rows &&
-           !p->dims_overlap && p->slot.slot_bytes % 2 == 0 && !p->slot.key.scale_bytes &&
-           !p->slot.value.scale_bytes;
+           !p->dims_overlap && p->slot.slot_bytes % 2 == 0 &&
+           (p->powers || (!p->slot.key.scale_bytes && !p->slot.value.scale_bytes));
 }
 
 /* Where images were measured to be faster than loads: multiprocessors with room for a ring beside
@@ -359,7 +366,8 @@ static bool images_help(const struct plan *p)
     bool room = p->target->family == FAMILY_NVPTX && p->target->flags & TF_BULK_COPY &&
                 p->target->shared_bytes >= 3 * 65536;
     return room && pages_suit(p) && p->spec.value.rotation == ROTATION_NONE && !p->geo.options &&
-           p->slot.fields && p->key_operand == OPERAND_F16 && p->spec.value.kind == CODEC_AFFINE &&
+           p->key_operand == OPERAND_F16 &&
+           (p->powers || (p->slot.fields && p->spec.value.kind == CODEC_AFFINE)) &&
            size == p->geo.value_head_size && (size == 64 || size == 128 || size == 256);
 }
 
@@ -475,8 +483,18 @@ static void plan_tables(struct plan *p)
                      : "one copy of a look-up table: shared memory is for more CTAs");
 }
 
+/* Set from outside, or where images help whose codes meet so. */
+static void plan_powers(struct plan *p, bool images)
+{
+    p->powers = images && p->set.value[PLAN_images] != 0 && plan_powers_possible(p);
+    p->key_operand = OPERAND_F16;
+    if (p->set.value[PLAN_images] == TUNED_RULE)
+        p->powers = p->powers && images_help(p);
+}
+
 static void plan_shape(struct plan *p, bool images)
 {
+    plan_powers(p, images);
     plan_operands(p);
     plan_form(p, images && p->set.value[PLAN_images] != 0);
     plan_tables(p);
@@ -505,7 +523,7 @@ static void plan_attend(struct plan *p)
 {
     const struct target *t = p->target;
     plan_shape(p, true);
-    if (p->images && (!rows_fit(p) || !images_possible(p))) {
+    if ((p->images && (!rows_fit(p) || !images_possible(p))) || (p->powers && !p->images)) {
         p->nwhy = 0;
         plan_shape(p, false);
     }

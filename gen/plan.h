@@ -70,6 +70,7 @@ struct plan {
     int image_heads;          /* KV heads a CTA takes at most, where it has images */
     int image_padding;        /* bytes after every four token rows of an image, where a CTA takes image_heads heads */
     int key_words, value_words; /* 1: lanes side by side read words side by side of an aos row in an image (part_words.h) */
+    int powers;                  /* 1: images of FP4 codes under powers of two, which meet as f16 (part_powers.h) */
     int squares;                 /* 1: squares of key centroids are summed by the matrix unit */
     int producer;             /* 1: one more warp asks for pages; the others only read them */
     int bulk;                 /* 1: images come by the bulk copy engine */

@@ -18,6 +18,7 @@
 #define KVKILN_PART_ATTEND_H
 
 #include "../gen/target.h"
+#include "part_power_state.h"
 #include "part_row_words.h"
 #include "part_slot.h"
 
@@ -57,6 +58,7 @@ struct attend {
     val y_token, k_token[ATTEND_TOKENS], result_token[8]; /* i32: tokens of rows y, k_index(e), result_y(e) in images */
     val v_steps[ATTEND_TOKENS]; /* i32 bytes to k_token[e] */
     struct attend_words words; /* part_words.c */
+    struct attend_powers powers; /* part_powers.c */
     int tokens_8;          /* tokens from that of a row to that of the row 8 later */
     void (*after_keys)(struct kb *k, void *data, const val *products), *after_data; /* NULL, or called once keys were used */
     val row_sum[ATTEND_ROWS];             /* f32: sum of the row's elements, scaled as its operand; affine keys */
@@ -71,6 +73,7 @@ struct attend {
 struct attend_sums {
     val m[ATTEND_ROWS], l[ATTEND_ROWS], z[ATTEND_ROWS];
     val o[ATTEND_SUMS];    /* [dim tile][row][e] */
+    val power[2];          /* i32, where plan->powers: references of keys and values (part_powers.c), four times a byte */
     val middle[16];        /* [tile][row][e], all tiles alike: weights times the middle code, not yet taken off o */
 };
 

@@ -106,7 +106,7 @@ void attend_load_run(struct kb *k, const struct attend *a, const struct slot_tok
         int align = plan_run_unit(side, run, step);
         load_words(K, a, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bits / 8, align, words);
     }
-    if (side->scale_bytes) {
+    if (side->scale_bytes && !a->plan->powers) { /* part_powers.c reads them by itself */
         val at_scales = slot_scales(K, token, side);
         load_scales(K, a, at_scales, first, run, side->codec.group, scales);
     }

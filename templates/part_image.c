@@ -7,6 +7,7 @@
 #include "../gen/kb_group.h"
 
 #include "part_image_native.h"
+#include "part_powers.h"
 #include "part_reference.h"
 #include "part_words.h"
 
@@ -138,6 +139,8 @@ static struct attend view(struct kb *k, const struct attend *a, const struct ima
     image_tokens(K, im, &v);
     if (v.plan->key_words || v.plan->value_words)
         words_begin(K, &v, im->member);
+    if (v.plan->powers)
+        powers_begin(K, &v);
     return v;
 }
 
@@ -436,6 +439,8 @@ static void settle(struct kb *k, const struct between *b, const val *products)
         for (int e = 0; e < tokens; e++)
             for (int i = 0; i < words; i += apart)
                 all = kb_xor(K, all, b->codes->value[u][e][i]);
+    if (p->powers)
+        all = powers_settle(K, b->a, b->codes, all);
     kb_bulk_settle(K, all);
     kb_warp_sync(K);
 }
@@ -506,6 +511,8 @@ void attend_image_range(struct kb *k, const struct attend *a, const struct image
     struct turn c = {.index = kb_i32(K, 0), .phase = kb_i32(K, 0)};
     c.start = first_start(K, p, im, start);
     attend_clear(K, a, &c.sums);
+    if (p->powers)
+        powers_clear(K, &c.sums);
     struct kb_loop loop;
     kb_loop_begin(K, &loop, (val *)&c, sizeof c / sizeof(val));
     kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c.start, end));
@@ -519,8 +526,14 @@ void attend_image_range(struct kb *k, const struct attend *a, const struct image
     attend_load_keys(K, &v, c.start, &now);
     if (p->slot.value.norm_at_read) /* their lengths come first */
         attend_load_values(K, &v, c.start, &now);
+    struct power_word words[2];
+    v.powers.words = words;
+    if (p->powers)
+        powers_load(K, a, &v, c.start, &now, &c.sums);
     attend_step(K, &v, c.start, &now, &c.sums);
     advance(K, a, &c);
     kb_loop_end(K, &loop);
+    if (p->powers)
+        powers_close(K, a, &c.sums);
     *sums = c.sums;
 }

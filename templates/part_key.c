@@ -7,6 +7,7 @@
 #include "part_attend.h"
 
 #include "part_decode.h"
+#include "part_powers.h"
 
 static int gcd(int a, int b) { return b ? gcd(b, a % b) : a; }
 
@@ -87,6 +88,10 @@ void attend_key_operand(struct kb *k, const struct attend *a, const struct atten
         switch (side->codec.kind) {
         case CODEC_CODEBOOK: pairs[i] = codebook_pair(K, a, words, pair, squares); break;
         case CODEC_BLOCK_FLOAT:
+            if (a->plan->powers) {
+                pairs[i] = powers_key_pair(K, a, c, sub, tile, pair);
+                break;
+            }
             pairs[i] = block_pair(K, a, words, c->key_scale[sub][tile], pair);
             break;
         case CODEC_FLOAT: pairs[i] = float_pair(K, &side->codec, words, pair); break;

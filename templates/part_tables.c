@@ -3,11 +3,12 @@
 ** part_tables.c - tables of pairs: one look-up in shared memory decodes two codes.
 **
 ** Codebooks: f16 pairs, with the sum of their squares beside them where norms are corrected at read and the
-** step does not square them itself (plan->squares). Block codecs: bf16 pairs of E2M1 values.
+** step does not square them itself (plan->squares). Block codecs: bf16 pairs of E2M1 values, or f16 (part_powers.h).
 */
 #include "part_attend.h"
 
 #include "part_codebook.h"
+#include "part_powers.h"
 #include "part_squares.h"
 
 #include <string.h>
@@ -144,9 +145,9 @@ static unsigned e2m1_bits(int code)
 
 static struct attend_lookup e2m1_table(struct kb *k)
 {
-    unsigned words[256];
+    unsigned words[256], (*bits)(int code) = kb_plan(K)->powers ? powers_bits : e2m1_bits;
     for (int i = 0; i < 256; i++)
-        words[i] = e2m1_bits(i & 15) | e2m1_bits(i >> 4) << 16;
+        words[i] = bits(i & 15) | bits(i >> 4) << 16;
     return copy_table(K, "e2m1", words, 256, 1);
 }
 

@@ -11,6 +11,7 @@
 
 #include "part_decode.h"
 #include "part_image_native.h"
+#include "part_powers.h"
 
 static int gcd(int a, int b) { return b ? gcd(b, a % b) : a; }
 
@@ -186,6 +187,10 @@ void attend_value_operand(struct kb *k, const struct attend *a, const struct att
 {
     const struct codec *codec = &a->plan->slot.value.codec;
     for (int i = 0; i < a->shape.ke / 2; i++) {
+        if (a->plan->powers) {
+            pairs[i] = powers_value_pair(K, a, c, sub, i, dim);
+            continue;
+        }
         if (image_is_native(a)) {
             pairs[i] = code_pair(K, a, image_native_word(a, c->value[sub][0], i, dim), dim);
             continue;

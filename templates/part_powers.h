@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** part_powers.h - E2M1 codes with power-of-two scales as f16 operands (plan->powers).
+**
+** A code's four bits, its sign at bit 15 and the others at 11 to 9, are an f16 subnormal or small number: its value times 2^-14,
+** exactly. Two of them are multiplied by a pair of factors, which brings in the scales and costs no more than that.
+**
+** Scales span 2^-126 to 2^127, f16 does not: a warp's operands are powers of two less than the numbers they stand for, by a
+** reference (one for keys, one for values) that fits the scales seen so far. It moves, with the output sums, in a rare branch:
+** when a scale is 2^5 and more above the largest of the first step, or 2^-26 below. What is more than 2^20 smaller than
+** that loses bits of its own: less than 2^-24 of the largest.
+*/
+#ifndef KVKILN_PART_POWERS_H
+#define KVKILN_PART_POWERS_H
+
+#include "part_attend.h"
+
+/* v->powers, once for the warp's view of images; no step's scales are known yet. */
+void powers_begin(struct kb *k, struct attend *v);
+void powers_clear(struct kb *k, struct attend_sums *s);
+/* Reads the scales of a step: c->key_scale, value_scale become pairs of factors, v->row_scale fits the keys. */
+void powers_load(struct kb *k, const struct attend *a, struct attend *v, val start, struct attend_codes *c,
+                 struct attend_sums *s);
+/* Until the factors of the values are there: something that depends on each of them. */
+val powers_settle(struct kb *k, const struct attend *a, const struct attend_codes *c, val x);
+/* Operands: as attend_key_operand's and attend_value_operand's pairs. */
+val powers_key_pair(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int tile, int pair);
+val powers_value_pair(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int pair, int dim);
+/* An E2M1 code as f16 bits, times 2^-14. */
+unsigned powers_bits(int code);
+/* Output sums become what they stand for. */
+void powers_close(struct kb *k, const struct attend *a, struct attend_sums *s);
+
+#endif
