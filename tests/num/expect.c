@@ -8,8 +8,8 @@
 **
 ** Of operands: the same over what matrix units are given, which is 16 bits wide: codebook entries
 ** rounded to fp16 (lengths that are corrected at read are theirs); the query, rotated where keys are
-** and scaled by a power of two to below 2, rounded to fp16, or to two bf16 terms beside block codecs
-** and bf16 keys. This is nearly all that a kernel loses: its output is then right to the rounding of
+** and scaled by a power of two to below 2, rounded to fp16, or to two bf16 terms beside bf16 keys and,
+** where a kernel does not take them as fp16 (decode by images), block codecs. This is nearly all that a kernel loses: its output is then right to the rounding of
 ** itself and of its weights, its LSE to fp32 arithmetic, whatever the data are. (Each of the two
 ** roundings is a relative 2^-11 at most, about 2e-4 in the mean; of a score's D products they add up
 ** to 2.8e-4 * scale * sqrt(D) of deviation: where the exact limit comes from, as 7 deviations. Tables
@@ -23,7 +23,8 @@
 
 struct answer {
     double *out, *lse;
-    double *room; /* by how much fp32 arithmetic may miss an LSE; of operands */
+    double *room;  /* by how much fp32 arithmetic may miss an LSE; of operands */
+    int two_terms; /* of operands: queries are two bf16 terms, not fp16 */
 };
 
 static int query_heads(const struct attention *a) { return a->w->m.kv_heads * a->w->m.gqa; }
@@ -50,7 +51,7 @@ static double round_terms(double x)
 
 /* Rounds a query to its operands. A rotation in fp32 decides some ties otherwise: returned is the
 ** sum of what that moves elements by. */
-static double round_query(const struct ref_codec *key, double *query, size_t d)
+static double round_query(const struct ref_codec *key, int two_terms, double *query, size_t d)
 {
     const double doubt = 0x1p-21;
     double most = 0, moved = 0;
@@ -61,9 +62,9 @@ static double round_query(const struct ref_codec *key, double *query, size_t d)
         return 0;
     const int up = ilogb(most);
     for (size_t i = 0; i < d; i++) {
-        double x = ldexp(query[i], -up), r = has_two_terms(key) ? round_terms(x) : round_half(x);
+        double x = ldexp(query[i], -up), r = two_terms ? round_terms(x) : round_half(x);
         double step = ldexp(1, (int)fmax(x == 0 ? -14 : ilogb(x), -14) - 10);
-        if (key->rotated && !has_two_terms(key) && fabs(fabs(x - r) - step / 2) < doubt)
+        if (key->rotated && !two_terms && fabs(fabs(x - r) - step / 2) < doubt)
             moved += ldexp(step, up);
         query[i] = ldexp(r, up);
     }
@@ -130,7 +131,7 @@ static double arithmetic(const struct world *w)
 
 /* Queries of sequence s as its keys want them, and the room of their LSEs but for their own size. */
 static void make_queries(const struct attention *a, int s, const struct largest *keys,
-                         double *query, double *room)
+                         int two_terms, double *query, double *room)
 {
     const struct world *w = a->w;
     const size_t d = (size_t)w->m.d, heads = (size_t)query_heads(a);
@@ -145,7 +146,7 @@ static void make_queries(const struct attention *a, int s, const struct largest 
         double moved = w->m.spec->query_e4m3 ? round_e4m3(&w->f.key, q, d) : 0;
         if (!room)
             continue;
-        moved += round_query(&w->f.key, q, d);
+        moved += round_query(&w->f.key, two_terms, q, d);
         room[v] = 2e-6 + scale * (lost * length_of(q, d) * keys->length + moved * keys->element);
     }
 }
@@ -182,17 +183,19 @@ static void answer_sequence(struct num_run *run, const struct attention *a, int 
     for (size_t v = 0; w->f.value.rotated && v < vectors; v++)
         ref_rotate(value + v * dv, (int)dv);
     const struct largest keys = largest_of(key, vectors, d);
-    make_queries(a, s, &keys, query, answer->room ? answer->room + first : NULL);
+    make_queries(a, s, &keys, answer->two_terms, query,
+                 answer->room ? answer->room + first : NULL);
     ref_attend(&r);
     for (size_t i = 0; w->m.dtype == KVK_FLOAT16 && i < (size_t)a->q_len[s] * heads * dv; i++)
         r.out[i] = fmin(fmax(r.out[i], -65504), 65504);
 }
 
-static struct answer answer_of(struct num_run *run, const struct attention *a, int of_operands)
+static struct answer answer_of(struct num_run *run, const struct attention *a, int of_operands,
+                               int two_terms)
 {
     const size_t rows = all_rows(a);
     struct answer answer = {num_host(run, rows * (size_t)a->w->m.dv * sizeof(double)),
-                            num_host(run, rows * sizeof(double)), NULL};
+                            num_host(run, rows * sizeof(double)), NULL, two_terms};
 
     answer.room = of_operands ? num_host(run, rows * sizeof(double)) : NULL;
     for (int s = 0; s < a->w->sequences; s++)
@@ -263,7 +266,7 @@ static double check_out(struct num_run *run, const struct attention *a, const st
 
 static void check_exact(struct num_run *run, const struct attention *a)
 {
-    const struct answer exact = answer_of(run, a, 0);
+    const struct answer exact = answer_of(run, a, 0, 0);
     const int half = a->w->m.dtype == KVK_FLOAT16;
     const double limit = half ? 1e-3 : a->unified ? 4e-3 : 2.5e-3;
     const double rounding = hypot(2e-4, world_key_rounding(a->w)) / 2.8e-4;
@@ -274,9 +277,45 @@ static void check_exact(struct num_run *run, const struct attention *a)
         check_lse(run, a, &exact, a->lse_limit > 0 ? a->lse_limit : lse);
 }
 
+static int lse_fits(const struct attention *a, const struct answer *want, size_t i)
+{
+    double got = (double)a->lse[i], x = want->lse[i];
+    return isinf(x) ? got == x : fabs(got - x) <= want->room[i] + 0x1p-21 * fabs(x);
+}
+
+/* Relative L2 distance from the answer. */
+static double out_error(const struct attention *a, const struct answer *want)
+{
+    double error = 0, norm = 0;
+
+    for (size_t i = 0; i < all_rows(a) * (size_t)a->w->m.dv; i++) {
+        double e = num_value(a->w->m.dtype, a->out[i]) - want->out[i];
+        error += e * e;
+        norm += want->out[i] * want->out[i];
+    }
+    return norm > 0 ? sqrt(error / norm) : 0;
+}
+
+/* Keys of block codecs meet queries of either kind, all of a call's the same. */
+static struct answer operands_of(struct num_run *run, const struct attention *a)
+{
+    const struct ref_codec *key = &a->w->f.key;
+    const struct answer two = answer_of(run, a, 1, has_two_terms(key));
+    size_t fit = 0;
+
+    if (key->kind != REF_BLOCK || a->unified || a->w->m.spec->query_e4m3)
+        return two;
+    while (!a->no_lse && fit < all_rows(a) && lse_fits(a, &two, fit))
+        fit++;
+    if (fit == all_rows(a))
+        return two;
+    const struct answer half = answer_of(run, a, 1, 0);
+    return a->no_lse && out_error(a, &two) < out_error(a, &half) ? two : half;
+}
+
 static void check_operands(struct num_run *run, const struct attention *a)
 {
-    const struct answer operands = answer_of(run, a, 1);
+    const struct answer operands = operands_of(run, a);
     const double limit = a->w->m.dtype == KVK_FLOAT16 ? 4e-4 : 2.4e-3;
 
     check_out(run, a, &operands, limit, 2 * limit);
