@@ -10,8 +10,8 @@
 /* A word of value codes whose nibbles were brought to where f16 has them: [pair] of the last word asked for. */
 struct power_word { int sub, word; val even, odd; };
 
-/* Bytes (i32) from the head's part of a subtile's image: to the scales of the lane's own token of a step, and to those of the
-** lane's chunks of its key rows and value tokens. */
+/* Bytes (i32) from the head's part of a subtile's image: to the scales of the lane's own token of a step, and to
+** those of the lane's chunks of its key rows and value tokens. */
 struct attend_powers {
     val own[2], key[2], value[16];
     struct power_word *words; /* of the step, [pair] */

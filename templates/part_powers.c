@@ -2,20 +2,21 @@
 /*
 ** part_powers.c - E2M1 codes with power-of-two scales as f16 operands.
 **
-** A scale byte b under the reference `power` becomes a factor 2^(b - power - 15), whose exponent field is b - power: 0 to 30,
-** where 0 is no number but zero. Times a code's 2^-14 that is 2^(b - power - 29) of its value, where 2^(b - 127) is meant.
+** A scale byte b under the reference `power` becomes a factor 2^(b - power - 15), whose exponent
+** field is b - power: 0 to 30, where 0 is no number but zero. Times a code's 2^-14 that is
+** 2^(b - power - 29) of its value, where 2^(b - 127) is meant.
 */
 #include "part_powers.h"
 
 #include "part_image_native.h"
 
 enum {
-    MOST_FIELD = 30,   /* of a finite f16 */
-    FIRST_FIELD = 26,  /* what the largest scale of the first step becomes */
+    MOST_FIELD = 30,  /* of a finite f16 */
+    FIRST_FIELD = 26, /* what the largest scale of the first step becomes */
     MOST_REFERENCE = 223,
-    EVERY_BYTE = 0x01010101, /* references are kept so, four times */
-    UNKNOWN = (int)0xe000e000u, /* before any scale: fits no token of which not one is 2^190 times another */
-    FIELDS_PAIR = 0x04000400, /* one in the exponent fields of a pair */
+    EVERY_BYTE = 0x01010101,    /* references are kept so, four times */
+    UNKNOWN = (int)0xe000e000u, /* before any scale: fits tokens of scales 2^190 apart at most */
+    FIELDS_PAIR = 0x04000400,   /* one in the exponent fields of a pair */
     SIGNS = (int)0x80808080u,
     PLACES = (int)0x8e008e00u
 };
@@ -107,14 +108,15 @@ struct own {
     int n[2];
 };
 
-/* Is some byte of the own token's less its reference not 0 to 30? What a byte borrows from the next is seen: its own upper bits
-** are ones then, references being at most 224. */
+/* Is some byte of the own token's less its reference not 0 to 30? What a byte borrows from the next
+** is seen: its own upper bits are ones then, references being at most 224. */
 static val unfit(struct kb *k, const struct own *own, const struct attend_sums *s)
 {
     val all = NULL;
     for (int i = 0; i < 2; i++) {
         for (int w = 0; w < own->n[i]; w++) {
-            val field = kb_sub(K, own->word[i][w], s->power[i]), next = kb_addi(K, field, EVERY_BYTE);
+            val field = kb_sub(K, own->word[i][w], s->power[i]),
+                next = kb_addi(K, field, EVERY_BYTE);
             val both = kb_or(K, field, next);
             all = all ? kb_or(K, all, both) : both;
         }
@@ -326,7 +328,8 @@ val powers_value_pair(struct kb *k, const struct attend *a, const struct attend_
         w->even = kb_bit_select(K, (unsigned)SIGNS, high, kb_shli(K, x, 1));
         w->odd = kb_bit_select(K, (unsigned)SIGNS, x, kb_lshri(K, x, 3));
     }
-    val bytes = dim % 2 ? w->odd : w->even; /* a code a byte, to be moved to the upper of its half */
+    val bytes =
+        dim % 2 ? w->odd : w->even; /* a code a byte, to be moved to the upper of its half */
     if (dim % 4 < 2)
         bytes = kb_shli(K, bytes, 8);
     return scaled(K, kb_andi(K, bytes, PLACES), c->value_scale[sub][2 * pair][dim / 32]);

@@ -2,13 +2,13 @@
 /*
 ** part_powers.h - E2M1 codes with power-of-two scales as f16 operands (plan->powers).
 **
-** A code's four bits, its sign at bit 15 and the others at 11 to 9, are an f16 subnormal or small number: its value times 2^-14,
-** exactly. Two of them are multiplied by a pair of factors, which brings in the scales and costs no more than that.
+** A code's four bits, its sign at bit 15 and the others at 11 to 9, are an f16 number, normal or not: its value times
+** 2^-14, exactly. Two of them are multiplied by a pair of factors, which brings in the scales and costs no more than that.
 **
-** Scales span 2^-126 to 2^127, f16 does not: a warp's operands are powers of two less than the numbers they stand for, by a
-** reference (one for keys, one for values) that fits the scales seen so far. It moves, with the output sums, in a rare branch:
-** when a scale is 2^5 and more above the largest of the first step, or 2^-26 below. What is more than 2^20 smaller than
-** that loses bits of its own: less than 2^-24 of the largest.
+** Scales span 2^-126 to 2^127, f16 does not: a warp's operands are powers of two less than the numbers they stand for, by
+** a reference (one for keys, one for values) that fits the scales seen so far. It moves, with the output sums, in a rare
+** branch: when a scale is 2^5 and more above the largest of the first step, or 2^-26 below. What is more than 2^20
+** smaller than that loses bits of its own: less than 2^-24 of the largest.
 */
 #ifndef KVKILN_PART_POWERS_H
 #define KVKILN_PART_POWERS_H

@@ -279,6 +279,8 @@ static void add_properties(struct list *list, const struct num_model *m, int fir
     add(list, m, "scores_far_below_zero_in_a_window", prop_far_below_zero, 0, FAULT_NONE, 0);
     if (m->dtype == KVK_FLOAT16)
         add(list, m, "fp16_rows_end_at_65504", prop_largest_values, 0, FAULT_NONE, 0);
+    if (m->spec->key.kind == REF_BLOCK)
+        add(list, m, "decode_of_scales_far_apart", prop_growing_scales, 0, FAULT_NONE, 0);
     if (first)
         add(list, m, "offsets_beyond_4_gib", prop_far_pages, 0, FAULT_NONE, 0);
     /* a block whose largest code is 4 gets another scale when encoded again */

@@ -8,8 +8,9 @@
 **
 ** Of operands: the same over what matrix units are given, which is 16 bits wide: codebook entries
 ** rounded to fp16 (lengths that are corrected at read are theirs); the query, rotated where keys are
-** and scaled by a power of two to below 2, rounded to fp16, or to two bf16 terms beside bf16 keys and,
-** where a kernel does not take them as fp16 (decode by images), block codecs. This is nearly all that a kernel loses: its output is then right to the rounding of
+** and scaled by a power of two to below 2, rounded to fp16, or to two bf16 terms beside bf16 keys
+** and, where a kernel does not take them as fp16 (decode by images does), block codecs. This is
+** nearly all that a kernel loses: its output is then right to the rounding of
 ** itself and of its weights, its LSE to fp32 arithmetic, whatever the data are. (Each of the two
 ** roundings is a relative 2^-11 at most, about 2e-4 in the mean; of a score's D products they add up
 ** to 2.8e-4 * scale * sqrt(D) of deviation: where the exact limit comes from, as 7 deviations. Tables
@@ -183,8 +184,7 @@ static void answer_sequence(struct num_run *run, const struct attention *a, int 
     for (size_t v = 0; w->f.value.rotated && v < vectors; v++)
         ref_rotate(value + v * dv, (int)dv);
     const struct largest keys = largest_of(key, vectors, d);
-    make_queries(a, s, &keys, answer->two_terms, query,
-                 answer->room ? answer->room + first : NULL);
+    make_queries(a, s, &keys, answer->two_terms, query, answer->room ? answer->room + first : NULL);
     ref_attend(&r);
     for (size_t i = 0; w->m.dtype == KVK_FLOAT16 && i < (size_t)a->q_len[s] * heads * dv; i++)
         r.out[i] = fmin(fmax(r.out[i], -65504), 65504);

@@ -123,7 +123,7 @@ num_body check_store, check_dequant, check_decode, check_unified, check_options,
 num_body prop_page_permutation, prop_splits, prop_dominant_key, prop_equal_keys, prop_linear_in_v,
     prop_gqa_repeats, prop_unified_is_decode, prop_codes_survive, prop_native_reads_alike,
     prop_rest_of_batch, prop_negative_slot, prop_unused_slots, prop_bad_sequence, prop_bad_query,
-    prop_far_below_zero, prop_largest_values, prop_far_pages, prop_batch_invariant,
+    prop_far_below_zero, prop_growing_scales, prop_largest_values, prop_far_pages, prop_batch_invariant,
     prop_merged_halves;
 struct num_case *num_cases(int full, size_t *count); /* malloc'd */
 

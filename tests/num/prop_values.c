@@ -118,6 +118,51 @@ void prop_far_below_zero(struct num_run *run, const struct num_case *c)
     }
 }
 
+/* Rows of tokens from `first` to before `end`, times a power of two. */
+static void scale_tokens(struct world *w, int first, int end, int key_power, int value_power)
+{
+    size_t key = (size_t)(w->m.kv_heads * w->m.d), value = (size_t)(w->m.kv_heads * w->m.dv);
+
+    for (int s = 0; s < w->sequences; s++)
+        for (int t = first; t < end && t < w->lengths[s]; t++) {
+            uint16_t *k = w->key + (size_t)(w->first_row[s] + t) * key;
+            uint16_t *v = w->value + (size_t)(w->first_row[s] + t) * value;
+            for (size_t i = 0; i < key; i++)
+                k[i] = num_bits(w->m.dtype, ldexpf(num_value(w->m.dtype, k[i]), key_power));
+            for (size_t i = 0; i < value; i++)
+                v[i] = num_bits(w->m.dtype, ldexpf(num_value(w->m.dtype, v[i]), value_power));
+        }
+}
+
+/*
+** Scales of later tokens are far above those before, or below, or both in turn: kernels that keep
+** operands near a reference must move it, in the middle of a warp's range, and must not take what
+** is small for nothing.
+*/
+void prop_growing_scales(struct num_run *run, const struct num_case *c)
+{
+    static const int many[] = {1500, 70};
+    uint64_t seed = num_case_seed(run, c);
+    struct world_options o = {.lengths = many,
+                              .sequences = SEQUENCES,
+                              .data_seed = seed,
+                              .page_seed = seed,
+                              .poison = 0xFF};
+    struct world w;
+
+    world_make(run, &w, &c->model, &o);
+    scale_tokens(&w, 0, 600, -9, -9);
+    scale_tokens(&w, 20, 25, -4, -4);
+    scale_tokens(&w, 900, 1100, -14, 5);
+    scale_tokens(&w, 1200, 1500, 1, -12);
+    world_store(&w);
+    struct attention a = attention_of(&w, 0);
+    attention_query(run, &a, 5);
+    a.extreme = 1;
+    attention_call(run, &a);
+    attention_check(run, &a);
+}
+
 /*
 ** Values of +-65504, all alike: with a scale in fp16 some decode to 65536, and so is their mean.
 ** One split is written by decode itself, three by the reduction.
