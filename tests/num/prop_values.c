@@ -153,8 +153,8 @@ void prop_growing_scales(struct num_run *run, const struct num_case *c)
     world_make(run, &w, &c->model, &o);
     scale_tokens(&w, 0, 600, -9, -9);
     scale_tokens(&w, 20, 25, -4, -4);
-    scale_tokens(&w, 900, 1100, -14, 5);
-    scale_tokens(&w, 1200, 1500, 1, -12);
+    scale_tokens(&w, 900, 1100, -40, 5);
+    scale_tokens(&w, 1200, 1500, 1, -40);
     world_store(&w);
     struct attention a = attention_of(&w, 0);
     attention_query(run, &a, 5);
