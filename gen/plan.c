@@ -375,7 +375,7 @@ static bool images_help(const struct plan *p)
 static bool few_warps(const struct plan *p)
 {
     bool squares = plan_squares_possible(p);
-    bool wide = p->geo.layout == LAYOUT_AOS && p->geo.gqa > 4 && !squares;
+    bool wide = p->geo.layout == LAYOUT_AOS && p->geo.gqa > 4 && !squares && !p->powers;
     return p->spec.key.kind == CODEC_FLOAT || wide || (p->slot.key.norm_at_read && !squares) ||
            p->geo.head_size > 128 || p->narrow > 1;
 }
