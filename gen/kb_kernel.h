@@ -30,8 +30,9 @@ val kb_lane(struct kb *k);  /* i32 */
 val kb_warp(struct kb *k);  /* i32 warp in CTA, known uniform */
 val kb_cta(struct kb *k);   /* i32 */
 int kb_warp_size(struct kb *k);
-val kb_uniform(struct kb *k, val x); /* promise: i32 equal in all lanes of the warp */
+val kb_uniform(struct kb *k, val x); /* promise: i32 (or a pointer to shared memory) equal in all lanes of the warp */
 val kb_opaque(struct kb *k, val x);  /* the same i32, unknown to the optimiser: keeps loads inside a loop */
+val kb_held(struct kb *k, val x);    /* the same i32 or pointer to shared memory, in a register from here on: not made again */
 
 /* ---- roles ---- */
 /* bits shift .. shift + 31 of the 64 in hi:lo, shift < 32 */

@@ -195,7 +195,18 @@ int kb_warp_size(struct kb *k) { return k->target->warp; }
 
 /* ---- roles ---- */
 
-val kb_uniform(struct kb *k, val x) { return k->target->ops->uniform(k, x); }
+/* A word of a pointer to shared memory, and back. */
+static val through_word(struct kb *k, val x, val (*op)(struct kb *k, val x))
+{
+    if (!op || kb_type_of(k, x) != KB_SHARED)
+        return op ? op(k, x) : x;
+    val word = op(k, kb_address(k, x));
+    return LLVMBuildIntToPtr(k->builder, word, kb_llvm_type(k, KB_SHARED), "");
+}
+
+val kb_uniform(struct kb *k, val x) { return through_word(k, x, k->target->ops->uniform); }
+val kb_held(struct kb *k, val x) { return through_word(k, x, k->target->ops->held); }
+
 void kb_bulk_init(struct kb *k, val bar, val arrivals)
 {
     k->target->ops->bulk_init(k, bar, arrivals);

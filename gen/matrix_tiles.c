@@ -78,6 +78,8 @@ static void x_from_result(struct kb *k, int type, const val *r, val *pairs)
     }
 }
 
+static void load_pairs(struct kb *k, val at, val words[4]) { one(k)->load_pairs(k, at, words); }
+
 const struct matrix_ops matrix_tiles = {
     .x_row = x_row,
     .operand_row = operand_row,
@@ -90,4 +92,5 @@ const struct matrix_ops matrix_tiles = {
     .y_masks = y_masks,
     .mma = mma,
     .x_from_result = x_from_result,
+    .load_pairs = load_pairs, /* where the narrow form has it */
 };

@@ -158,7 +158,8 @@ int plan_run_unit(const struct side *side, int run, int step)
 static int images_bytes(const struct plan *p)
 {
     int pages = p->images * p->subtiles, groups = p->image_heads ? p->warps / p->image_heads : 0;
-    return pages * (p->warps * 16 * p->slot.slot_bytes + groups * 4 * p->image_padding);
+    int pairs = p->value_pairs ? p->warps * PLAN_PAIRS_BYTES : 0; /* groups of one head, at most */
+    return pages * (p->warps * 16 * p->slot.slot_bytes + groups * 4 * p->image_padding + pairs);
 }
 
 static int join_bytes(const struct plan *p, int passes)
@@ -409,9 +410,9 @@ static void plan_images(struct plan *p, bool wanted)
                   (size == 64 || size == 128 || size == 256);
     p->bulk = p->images && p->target->flags & TF_BULK_COPY;
     plan_producer(p);
-    plan_rows(p);
     bool looks_up = p->spec.key.kind == CODEC_CODEBOOK;
     p->image_padding = p->images && looks_up && p->geo.layout == LAYOUT_SOA ? 32 : 0;
+    plan_rows(p);
     plan_because(
         p, "images", "%s",
         p->images ? "whole pages come to shared memory ahead of their step: registers hold one step"

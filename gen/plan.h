@@ -71,6 +71,8 @@ struct plan {
     int image_padding;        /* bytes after every four token rows of an image, where a CTA takes image_heads heads */
     int key_words, value_words; /* 1: lanes side by side read words side by side of an aos row in an image (part_words.h) */
     int powers;                  /* 1: images of FP4 codes under powers of two, which meet as f16 (part_powers.h) */
+    int value_pairs;          /* 1: values of soa images come in pairs of tokens (part_image_pairs.h) */
+    int held_places;          /* 1: what a step's addresses begin with is kept in registers */
     int squares;                 /* 1: squares of key centroids are summed by the matrix unit */
     int producer;             /* 1: one more warp asks for pages; the others only read them */
     int bulk;                 /* 1: images come by the bulk copy engine */
@@ -88,6 +90,8 @@ struct plan {
     struct tuned_plan set, rule; /* values from outside, and what the rules said of those fields */
     const char *set_source;      /* where `set` is from, borrowed */
 };
+
+enum { PLAN_PAIRS_BYTES = 16 }; /* value_pairs: from the end of a page of a step to its next */
 
 /* Fails with KVK_E_SHAPE or KVK_E_UNSUPPORTED naming field, value and what is possible. */
 kvk_status plan_make(const struct spec *spec, const struct geometry *geo, const struct target *target, enum kind kind,

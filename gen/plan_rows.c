@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** plan_rows.c - how rows of images of the aos layout are read (part_words.c), and where the lengths of
-** keys come from whose norm is corrected when read.
+** plan_rows.c - how rows of images of the aos layout (part_words.c) and values of the soa layout are read
+** (part_image_pairs.c), and where the lengths of keys come from whose norm is corrected when read.
 */
 #include "plan_rules.h"
 
@@ -48,14 +48,52 @@ static bool whole_words(const struct plan *p, const struct side *side, int lanes
            (size & (size - 1)) == 0 && row % (32 * lanes) == 0 && turns(p, side);
 }
 
+/* 16 bytes of a token are four codes of each of eight lanes, and rows begin at multiples of 16 bytes, in different
+** banks. */
+static bool pairs_possible(const struct plan *p)
+{
+    const struct slot *s = &p->slot;
+    const struct codec *c = &s->value.codec;
+    const struct matrix_ops *m = p->target->ops->narrow;
+    bool order = p->narrow && m && m->load_pairs && p->target->ops->held && p->subtiles == 2 &&
+                 p->mma.k_tiles == 1;
+    int bytes = s->value.code_bytes;
+    return order && p->geo.page_tokens == 16 && c->kind == CODEC_AFFINE && c->bits == 4 &&
+           !s->key.norm_at_read && s->record_bytes % 16 == 0 && s->value.code_offset % 16 == 0 &&
+           bytes % 32 == 0 && (bytes & (bytes - 1)) == 0;
+}
+
+static void plan_value_pairs(struct plan *p)
+{
+    p->value_pairs = p->image_padding && pairs_possible(p);
+    plan_because(p, "value_pairs", "%s",
+                 p->value_pairs ? "loads that transpose: two tokens a word, no bytes are moved"
+                                : "each token's codes, which are put together two by two");
+}
+
+/* Seven registers, which kernels have to spare that move no bytes of values. */
+static void plan_places(struct plan *p)
+{
+    bool native = p->geo.layout == LAYOUT_NATIVE, words = p->key_words && p->value_words;
+    bool spare = p->narrow == 1 && p->geo.head_size == 128 && (native || words) && !p->powers;
+    p->held_places = p->target->ops->held && p->subtiles == 2 && (p->value_pairs || spare);
+    plan_because(p, "held_places", "%s",
+                 p->held_places ? "a twelfth of a step's instructions would make addresses again"
+                                : "registers are for the step");
+}
+
 void plan_rows(struct plan *p)
 {
+    if (p->images && p->geo.layout == LAYOUT_SOA)
+        plan_value_pairs(p);
     const struct slot *s = &p->slot;
     bool aos = p->images && p->geo.layout == LAYOUT_AOS;
     p->squares = aos && plan_squares_possible(p);
     p->key_words = aos && p->key_operand == OPERAND_F16 && whole_words(p, &s->key, p->mma.groups);
     p->value_words = aos && s->value.codec.kind == CODEC_AFFINE && !s->value.norm_at_read &&
                      whole_words(p, &s->value, p->mma.y_tile);
+    if (p->images)
+        plan_places(p);
     if (!aos)
         return;
     plan_because(p, "key_words", "%s",

@@ -66,6 +66,7 @@ struct matrix_ops {
     void (*scaled_x)(struct kb *k, int run, val *group, val *first);
     /* results over 16 * k_tiles y: r[tile][row][e] f32 -> pairs[operand row * ke/2 + p] of `type` */
     void (*x_from_result)(struct kb *k, int type, const val *r, val *pairs);
+    void (*load_pairs)(struct kb *k, val at, val words[4]); /* NULL: none; templates/part_image_pairs.h */
 };
 extern const struct matrix_ops matrix_nvptx, matrix_nvptx_narrow, matrix_amdgcn, matrix_host, matrix_host_narrow, matrix_tiles;
 
@@ -104,9 +105,8 @@ struct target_ops {
     void (*team_barrier)(struct kb *k, int threads); /* of the CTA's first ones */
     val (*any)(struct kb *k, val cond); /* i1; NULL: by shuffles */
     val (*warp_sum)(struct kb *k, val x), (*warp_most)(struct kb *k, val x); /* i32; NULL: by shuffles */
-    val (*uniform)(struct kb *k, val x), (*opaque)(struct kb *k, val x);
-    val (*exp2)(struct kb *k, val x), (*log2)(struct kb *k, val x);
-    val (*rsqrt)(struct kb *k, val x), (*rcp)(struct kb *k, val x);
+    val (*uniform)(struct kb *k, val x), (*opaque)(struct kb *k, val x), (*held)(struct kb *k, val x); /* held: i32; NULL: x */
+    val (*exp2)(struct kb *k, val x), (*log2)(struct kb *k, val x), (*rsqrt)(struct kb *k, val x), (*rcp)(struct kb *k, val x);
     val (*byte_perm)(struct kb *k, val a, val b, unsigned selector); /* NULL: generic shifts */
     val (*bit_select)(struct kb *k, unsigned mask, val x, val y); /* NULL: generic */
     val (*mask_merge)(struct kb *k, val x, unsigned mask, unsigned bits); /* (x & mask) | bits; NULL: generic */

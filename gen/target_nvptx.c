@@ -180,6 +180,10 @@ static val elect(struct kb *k)
 }
 
 static val opaque(struct kb *k, val x) { return kb_asm(k, KB_I32, &x, 1, "", "=r,0", true); }
+
+/* The assembler makes what it is short of registers for again, in every turn of a loop; not what comes from a
+** shuffle. */
+static val held(struct kb *k, val x) { return shuffle(k, x, kb_lane(k)); }
 /* .ftz: results below 2^-126 are 0, which saves the three instructions that would keep them. */
 static val exp2_approx(struct kb *k, val x)
 {
@@ -315,6 +319,16 @@ static void narrow_x_from_result(struct kb *k, int type, const val *r, val *pair
     }
 }
 
+/* 8 x 8 16-bit elements each, transposed. */
+static void load_pairs(struct kb *k, val at, val words[4])
+{
+    val all = KB_CALL_T("llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16", KB_SHARED, at);
+    if (LLVMGetTypeKind(LLVMTypeOf(all)) != LLVMStructTypeKind)
+        return; /* the intrinsic was refused; the error is kept */
+    for (unsigned i = 0; i < 4; i++)
+        words[i] = LLVMBuildExtractValue(kb_llvm_builder(k), all, i, "");
+}
+
 const struct matrix_ops matrix_nvptx = {
     .x_row = x_row,
     .operand_row = x_row,
@@ -341,6 +355,7 @@ const struct matrix_ops matrix_nvptx_narrow = {
     .y_masks = y_masks,
     .mma = narrow_mma,
     .x_from_result = narrow_x_from_result,
+    .load_pairs = load_pairs,
 };
 
 const struct target_ops target_ops_nvptx = {
@@ -376,6 +391,7 @@ const struct target_ops target_ops_nvptx = {
     .warp_most = warp_most,
     .uniform = uniform,
     .opaque = opaque,
+    .held = held,
     .exp2 = exp2_approx,
     .log2 = log2_approx,
     .rsqrt = rsqrt_approx,

@@ -57,6 +57,11 @@ struct attend {
     val image, image_page; /* part_image.c: shared: the step's pages, or NULL; i32: bytes from one to the next */
     val y_token, k_token[ATTEND_TOKENS], result_token[8]; /* i32: tokens of rows y, k_index(e), result_y(e) in images */
     val v_steps[ATTEND_TOKENS]; /* i32 bytes to k_token[e] */
+    /* Held across steps (plan->held_places), else NULL: i32: the token whose facts the lane prepares, bytes to its fields; its
+    ** place in the query tile; shared: where its facts go and come from; i32 bytes to rows 8n. */
+    val own_token, own_field, query_place, facts_to, facts_from, rows_8[4];
+    val cell; /* native: bytes to the lane's 16 of a plane */
+    val all_first, all_last; /* i32: keys that all of the lane's rows see; NULL: not held */
     struct attend_words words; /* part_words.c */
     struct attend_powers powers; /* part_powers.c */
     int tokens_8;          /* tokens from that of a row to that of the row 8 later */
@@ -127,6 +132,9 @@ val attend_first_dim(struct kb *k, const struct attend *a, val y);
 int attend_result(const struct attend *a, int tile, int row, int e);
 /* part_step.c: one step over tokens start .. start + 16 * subtiles - 1. */
 void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c, struct attend_sums *s);
+
+/* First and last key that all of the lane's rows see. */
+void attend_seen_by_all(struct kb *k, const struct attend *a, val *from, val *to);
 
 /* part_attend.c: tokens start, start + a->stride, ... < end (i32, warp-uniform); start is a multiple of 16. */
 void attend_range(struct kb *k, const struct attend *a, val start, val end, struct attend_sums *s);

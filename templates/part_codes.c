@@ -6,6 +6,8 @@
 ** sequence's last one (its tokens are masked later), so no block-table entry past the length is
 ** read and every load lies inside a slot.
 */
+#include "part_image_pairs.h"
+
 #include "part_image_native.h"
 #include "part_native.h"
 #include "part_squares.h"
@@ -184,6 +186,11 @@ static struct slot_token find_token(struct kb *k, const struct attend *a, const 
 /* The one token whose facts this lane prepares: lane % (16 * subtiles). */
 static struct slot_token own_token(struct kb *k, const struct attend *a, const struct subtiles *s)
 {
+    if (a->own_field)
+        return (struct slot_token){.head = &a->head,
+                                   .record = kb_offset(K, a->image, a->own_field),
+                                   .field = kb_offset(K, a->image, a->own_field),
+                                   .place = kb_i32(K, 0)};
     val index = kb_andi(K, kb_lane(K), 15), steps = slot_steps(K, &a->head, index);
     if (a->plan->subtiles == 1)
         return find_token(K, a, s, 0, index, steps);
@@ -220,6 +227,12 @@ static struct slot_token image_value(struct kb *k, const struct attend *a, const
     return find_token(K, a, s, sub, a->k_token[e], steps);
 }
 
+/* Where held places lead from rows 0 to 7 of a step (part_words.c): to those eight on, to the other page's. */
+static val held_row(struct kb *k, const struct attend *a, int sub, int half, val own)
+{
+    return kb_offset(K, kb_offset(K, a->image, a->rows_8[2 * sub + half]), own);
+}
+
 /* The lane's words of all subtiles' tokens. */
 static void word_keys(struct kb *k, const struct attend *a, const struct subtiles *s,
                       struct attend_codes *c)
@@ -231,7 +244,7 @@ static void word_keys(struct kb *k, const struct attend *a, const struct subtile
         for (int t = 0; t < a->y_tiles; t++) {
             val more = kb_muli(K, a->head.step, (long long)t * a->tokens_8);
             struct slot_token token = find_token(K, a, s, u, a->y_token, kb_add(K, first, more));
-            at[n] = token.record;
+            at[n] = a->plan->held_places ? held_row(K, a, u, t, a->y_steps) : token.record;
             words[n++] = c->key[u][t];
         }
     words_load(K, a, at, n, a->key_run * bits / 32, a->shape.groups, words);
@@ -244,7 +257,8 @@ static void word_values(struct kb *k, const struct attend *a, const struct subti
     int tiles = a->shape.k_tiles, each = a->shape.ke / tiles, n = 0;
     for (int u = 0; u < a->plan->subtiles; u++)
         for (int e = 0; e < each; e++) {
-            at[n] = image_value(K, a, s, u, e, a->words.value).record;
+            at[n] = a->plan->held_places ? held_row(K, a, u, e / 2, a->v_steps[e % 2])
+                                         : image_value(K, a, s, u, e, a->words.value).record;
             words[n++] = c->value[u / tiles][u % tiles * each + e];
         }
     int bits = a->plan->slot.value.codec.bits;
@@ -258,6 +272,10 @@ static void load_keys(struct kb *k, const struct attend *a, const struct subtile
     const struct slot *slot = &a->plan->slot;
     if (image_is_native(a)) {
         image_native_keys(K, a, s->first[sub].record, sub, c);
+        return;
+    }
+    if (a->plan->value_pairs) {
+        pairs_keys(K, a, &s->first[0], sub, c);
         return;
     }
     val key_first = kb_muli(K, a->group, a->key_run);
@@ -279,6 +297,10 @@ static void load_values(struct kb *k, const struct attend *a, const struct subti
     const struct slot *slot = &a->plan->slot;
     if (image_is_native(a)) {
         image_native_values(K, a, s->first[sub].record, sub, c);
+        return;
+    }
+    if (a->plan->value_pairs) {
+        pairs_values(K, a, sub, c);
         return;
     }
     int dims = a->dims, step = a->plan->dims_overlap ? gcd(dims, a->plan->dims_overlap) : dims;

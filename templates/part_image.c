@@ -7,7 +7,9 @@
 #include "../gen/kb_group.h"
 
 #include "part_image_native.h"
+#include "part_image_pairs.h"
 #include "part_powers.h"
+#include "part_query.h"
 #include "part_reference.h"
 #include "part_words.h"
 
@@ -28,7 +30,8 @@ void attend_image_begin(struct kb *k, struct image *im)
     im->page_bytes = kb_param(K, "image_bytes");
     int fields = p->geo.layout == LAYOUT_SOA ? 2 * p->slot.fields * TOKENS : 0;
     im->group_pitch = kb_divi(K, kb_sub(K, im->page_bytes, kb_muli(K, im->heads, fields)), 4);
-    im->step_bytes = kb_muli(K, im->page_bytes, p->subtiles);
+    im->page_step = kb_addi(K, im->page_bytes, p->value_pairs ? PLAN_PAIRS_BYTES : 0);
+    im->step_bytes = kb_muli(K, im->page_step, p->subtiles);
     im->all = kb_shared(K, (size_t)plan_ring_bytes(p), 128);
     val own = kb_mul(K, kb_muli(K, im->step_bytes, p->images), im->group);
     im->ring = kb_offset(K, im->all, own);
@@ -109,6 +112,10 @@ static void image_tokens(struct kb *k, const struct image *im, struct attend *v)
         return;
     }
     const struct plan *p = v->plan;
+    if (p->value_pairs) {
+        pairs_begin(K, v, im);
+        return;
+    }
     bool words = p->key_words || p->value_words;
     v->tokens_8 = words ? 8 : layout == LAYOUT_SOA ? 2 : 1;
     v->y_token = image_token(K, im, p, v->y);
@@ -124,6 +131,50 @@ static void image_tokens(struct kb *k, const struct image *im, struct attend *v)
     v->y_steps = place_of(K, im, v->y_token);
 }
 
+/* Bytes from an image to the fields of a token of its step. */
+static val field_place(struct kb *k, const struct attend *v, const struct image *im, val token)
+{
+    val page = kb_mul(K, kb_lshri(K, token, 4), im->page_step), own = kb_andi(K, token, 15);
+    if (v->head.layout == LAYOUT_SOA)
+        return kb_add(K, page, kb_add(K, v->head.field, kb_shli(K, own, 1)));
+    val first = kb_add(K, page, v->head.record);
+    if (v->head.layout == LAYOUT_AOS)
+        return kb_add(K, first, place_of(K, im, own));
+    val pair = kb_shli(K, kb_andi(K, own, 7), 2), second = kb_shli(K, kb_lshri(K, own, 3), 1);
+    return kb_add(K, first, kb_or(K, pair, second));
+}
+
+/* What a step's addresses begin with: made again in each step it would be a twelfth of its instructions. */
+static void hold(struct kb *k, struct attend *v, const struct image *im)
+{
+    const struct plan *p = v->plan;
+    val lane = kb_lane(K), token = p->value_pairs ? pairs_token(K, p, lane) : lane;
+    val row = p->value_pairs ? kb_matrix(K)->result_y(K, 0) : v->result_token[0];
+    v->own_token = kb_held(K, token);
+    v->own_field = kb_held(K, field_place(K, v, im, token));
+    v->query_place = kb_held(K, attend_query_place(K, v, 0));
+    v->query = kb_uniform(K, v->query);
+    v->facts_to = kb_held(K, kb_offset(K, v->scratch, kb_shli(K, lane, 4)));
+    v->facts_from = kb_held(K, kb_offset(K, v->scratch, kb_shli(K, row, 4)));
+    if (v->key_table.lane)
+        v->key_table.lane = kb_held(K, v->key_table.lane);
+    if (v->head.layout == LAYOUT_AOS)
+        words_hold(K, v);
+    if (v->head.layout == LAYOUT_NATIVE)
+        v->cell = kb_held(K, kb_add(K, v->head.record, kb_shli(K, lane, 4)));
+    attend_seen_by_all(K, v, &v->all_first, &v->all_last);
+    v->all_first = kb_held(K, v->all_first);
+    v->all_last = kb_held(K, v->all_last);
+}
+
+static void hold_image(struct kb *k, struct image *im)
+{
+    im->ring = kb_uniform(K, im->ring);
+    im->full = kb_uniform(K, im->full);
+    im->empty = kb_held(K, im->empty);
+    im->step_bytes = kb_uniform(K, im->step_bytes);
+}
+
 /* The warp's head inside an image: offsets are 32 bits. */
 static struct attend view(struct kb *k, const struct attend *a, const struct image *im)
 {
@@ -135,12 +186,14 @@ static struct attend view(struct kb *k, const struct attend *a, const struct ima
     val groups = kb_muli(K, im->group_pitch, 3),
         region = kb_add(K, groups, kb_muli(K, im->pitch, 4));
     v.head.field = kb_add(K, region, kb_muli(K, im->member, 2LL * slot->fields * TOKENS));
-    v.image_page = im->page_bytes;
+    v.image_page = im->page_step;
     image_tokens(K, im, &v);
     if (v.plan->key_words || v.plan->value_words)
         words_begin(K, &v, im->member);
     if (v.plan->powers)
         powers_begin(K, &v);
+    if (v.plan->held_places)
+        hold(K, &v, im);
     return v;
 }
 
@@ -239,7 +292,7 @@ static void fill(struct kb *k, const struct attend *a, const struct image *im, c
     copy_page(K, a, im, c.page, c.to, bar);
     c.u = kb_addi(K, c.u, 1);
     c.page = pages[a->plan->subtiles - 1];
-    c.to = kb_offset(K, c.to, im->page_bytes);
+    c.to = kb_offset(K, c.to, im->page_step);
     kb_loop_end(K, &loop);
 }
 
@@ -400,11 +453,16 @@ struct turn {
 
 static void advance(struct kb *k, const struct attend *a, struct turn *c)
 {
+    c->start = kb_add(K, c->start, a->stride);
+    if (a->plan->images == 2) {
+        c->phase = kb_xor(K, c->phase, c->index);
+        c->index = kb_xor(K, c->index, kb_i32(K, 1));
+        return;
+    }
     val next = kb_addi(K, c->index, 1);
     val wraps = kb_icmpi(K, KB_EQ, next, a->plan->images);
     c->index = kb_select(K, wraps, kb_i32(K, 0), next);
     c->phase = kb_select(K, wraps, kb_sub(K, kb_i32(K, 1), c->phase), c->phase);
-    c->start = kb_add(K, c->start, a->stride);
 }
 
 /* What a step does once its keys have been used. */
@@ -413,7 +471,8 @@ struct between {
     const struct image *im;
     const struct turn *at;
     struct attend_codes *codes;
-    val end, slot;
+    val slot;
+    val asks_below; /* i32: steps that begin below ask for one that exists, and by bulk copies */
 };
 
 /* Waits for the values, by a word of each load, and for the products, which took the keys (the
@@ -426,11 +485,11 @@ static void settle(struct kb *k, const struct between *b, const val *products)
     int unit = plan_run_unit(&p->slot.value, run, run),
         apart = unit < 4 || p->value_words ? 1 : unit / 4;
     int tokens = m->ke;
-    if (image_is_native(b->view)) { /* words of all tokens, a plane's units or what they became */
+    if (image_in_pairs(b->view)) { /* words of all tokens, a load's or what they became */
         const struct plane *plane = &p->slot.value.plane[NATIVE_MAIN];
         tokens = 1;
         words = image_native_words(b->view);
-        apart = plane->bits == 4 ? plane->unit / 4 : 1;
+        apart = p->value_pairs ? 4 : plane->bits == 4 ? plane->unit / 4 : 1;
     }
     val all = kb_bitcast(K, products[0], KB_I32);
     for (int i = m->tiles; i < p->subtiles * b->a->y_tiles; i += m->tiles)
@@ -451,7 +510,12 @@ static void give_back(struct kb *k, const struct between *b)
     struct kb_if one = kb_if(K, kb_icmpi(K, KB_EQ, kb_lane(K), 0));
     kb_arrive(K, kb_offset(K, b->im->empty, kb_muli(K, b->at->index, BAR_BYTES)));
     kb_endif(K, &one);
-    kb_warp_sync(K);
+}
+
+/* Tokens from a step to the one that comes into its slot next. */
+static val steps_on(struct kb *k, const struct attend *a)
+{
+    return kb_muli(K, a->stride, a->plan->images);
 }
 
 /* The readers of a slot take turns in asking for the step that comes `images` steps later, when all of
@@ -459,12 +523,11 @@ static void give_back(struct kb *k, const struct between *b)
 static void refill(struct kb *k, const struct between *b)
 {
     const struct image *im = b->im;
-    val next = kb_add(K, b->at->start, kb_muli(K, b->a->stride, b->a->plan->images));
     val turn = kb_lshr(K, b->at->start, b->a->stride_log);
     val own = kb_icmp(K, KB_EQ, kb_and(K, turn, kb_addi(K, im->heads, -1)), im->member);
-    val exists = kb_icmp(K, KB_SLT, next, b->end), pages[ATTEND_SUBTILES];
-    val wanted = kb_and(K, exists, kb_icmpi(K, KB_NE, im->tokens, 0));
-    struct kb_if asks = kb_if(K, kb_and(K, own, wanted));
+    val exists = kb_icmp(K, KB_SLT, b->at->start, b->asks_below), pages[ATTEND_SUBTILES];
+    struct kb_if asks = kb_if(K, kb_and(K, own, exists));
+    val next = kb_add(K, b->at->start, steps_on(K, b->a));
     step_pages(K, b->a, next, pages);
     val at = kb_muli(K, b->at->index, BAR_BYTES);
     kb_bulk_wait(K, kb_offset(K, im->empty, at), b->at->phase);
@@ -472,10 +535,9 @@ static void refill(struct kb *k, const struct between *b)
     fill(K, b->a, im, pages, b->slot, kb_offset(K, im->full, at));
     kb_endif(K, &one);
     kb_endif(K, &asks);
-    kb_warp_sync(K);
 }
 
-/* Values come to registers when those of the keys are free. */
+/* Values come to registers when those of the keys are free. The warp comes together after it. */
 static void after_keys(struct kb *k, void *data, const val *products)
 {
     const struct between *b = data;
@@ -508,16 +570,22 @@ void attend_image_range(struct kb *k, const struct attend *a, const struct image
 {
     const struct plan *p = a->plan;
     struct attend v = view(K, a, im);
+    struct image own = *im;
+    if (p->held_places)
+        hold_image(K, &own);
+    im = &own;
     struct turn c = {.index = kb_i32(K, 0), .phase = kb_i32(K, 0)};
     c.start = first_start(K, p, im, start);
     attend_clear(K, a, &c.sums);
     if (p->powers)
         powers_clear(K, &c.sums);
+    val below = kb_sub(K, end, steps_on(K, a)), copied = kb_icmpi(K, KB_NE, im->tokens, 0);
+    below = kb_select(K, copied, below, kb_i32(K, 0));
     struct kb_loop loop;
     kb_loop_begin(K, &loop, (val *)&c, sizeof c / sizeof(val));
     kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c.start, end));
     struct attend_codes now = {0};
-    struct between b = {a, &v, im, &c, &now, .end = end};
+    struct between b = {a, &v, im, &c, &now, .asks_below = below};
     b.slot = kb_mul(K, c.index, im->step_bytes);
     v.image = kb_offset(K, im->ring, b.slot);
     v.after_keys = after_keys;

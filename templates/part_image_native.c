@@ -8,13 +8,31 @@ enum { MOST_WORDS = 32, LOW_BITS = 0x33333333, CELLS = 32 };
 
 bool image_is_native(const struct attend *a) { return a->image && a->head.layout == LAYOUT_NATIVE; }
 
+/* A page's block of the warp's head. */
+struct block {
+    const struct attend *a;
+    val record; /* shared */
+    int sub;    /* which of the step's pages */
+};
+
+/* Where the lane's units of a plane begin. */
+static val first_cell(struct kb *k, const struct block *b, const struct plane *plane)
+{
+    const struct attend *a = b->a;
+    if (a->cell && plane->unit == 16) {
+        val page = kb_offset(K, a->image, kb_muli(K, a->image_page, b->sub));
+        return kb_offseti(K, kb_offset(K, page, a->cell), plane->at);
+    }
+    val first = kb_offseti(K, b->record, plane->at);
+    return kb_offset(K, first, kb_muli(K, kb_lane(K), plane->unit));
+}
+
 /* A lane's words of a plane; `half`: of rows 8 to 15 of keys, the lane's cell being CELLS on. */
-static void plane_words(struct kb *k, val block, const struct plane *plane, int rows, int half,
-                        val *words)
+static void plane_words(struct kb *k, const struct block *b, const struct plane *plane, int rows,
+                        int half, val *words)
 {
     int unit = plane->unit, n = unit / 4;
-    val first = kb_offseti(K, block, plane->at), own = kb_muli(K, kb_lane(K), unit);
-    val cell = kb_offset(K, first, own);
+    val cell = first_cell(K, b, plane);
     for (int i = 0; i * unit < plane->bytes; i++) {
         val at = kb_offseti(K, cell, (long long)(i * rows * NATIVE_LANES + half * CELLS) * unit);
         if (n <= 1) {
@@ -45,22 +63,25 @@ static val join_planes(struct kb *k, const val *low, val high, int w)
     return kb_bit_select(K, LOW_BITS, x, high);
 }
 
+bool image_in_pairs(const struct attend *a) { return image_is_native(a) || a->plan->value_pairs; }
+
 void image_native_keys(struct kb *k, const struct attend *a, val block, int sub,
                        struct attend_codes *c)
 {
     const struct plane *plane = a->plan->slot.key.plane;
+    const struct block b = {a, block, sub};
     for (int half = 0; half < 2; half++) {
         val *words = c->key[sub][half], low[MOST_WORDS], high[MOST_WORDS] = {NULL};
         if (plane[NATIVE_MAIN].bits >= 4) {
-            plane_words(K, block, &plane[NATIVE_MAIN], NATIVE_KEY_ROWS, half, words);
+            plane_words(K, &b, &plane[NATIVE_MAIN], NATIVE_KEY_ROWS, half, words);
             continue;
         }
         int whole = plane[NATIVE_HIGH].bits ? plane[NATIVE_HIGH].bytes / 4 : 0;
-        plane_words(K, block, &plane[NATIVE_MAIN], NATIVE_KEY_ROWS, half, low);
+        plane_words(K, &b, &plane[NATIVE_MAIN], NATIVE_KEY_ROWS, half, low);
         if (whole)
-            plane_words(K, block, &plane[NATIVE_HIGH], NATIVE_KEY_ROWS, half, high);
+            plane_words(K, &b, &plane[NATIVE_HIGH], NATIVE_KEY_ROWS, half, high);
         if (plane[NATIVE_TAIL].bits) {
-            plane_words(K, block, &plane[NATIVE_TAIL], NATIVE_KEY_ROWS, half, &high[whole]);
+            plane_words(K, &b, &plane[NATIVE_TAIL], NATIVE_KEY_ROWS, half, &high[whole]);
             high[whole] = kb_or(K, high[whole], kb_shli(K, high[whole], 18));
         }
         for (int w = 0; w < a->key_run / 8; w++)
@@ -81,17 +102,18 @@ void image_native_values(struct kb *k, const struct attend *a, val block, int su
                          struct attend_codes *c)
 {
     const struct plane *plane = a->plan->slot.value.plane;
+    const struct block b = {a, block, sub};
     val *words = c->value[sub][0], low[MOST_WORDS], high[MOST_WORDS] = {NULL}, tail = NULL;
     if (plane[NATIVE_MAIN].bits == 4) {
-        plane_words(K, block, &plane[NATIVE_MAIN], NATIVE_VALUE_ROWS, 0, words);
+        plane_words(K, &b, &plane[NATIVE_MAIN], NATIVE_VALUE_ROWS, 0, words);
         return;
     }
-    plane_words(K, block, &plane[NATIVE_MAIN], NATIVE_VALUE_ROWS, 0, low);
+    plane_words(K, &b, &plane[NATIVE_MAIN], NATIVE_VALUE_ROWS, 0, low);
     int whole = plane[NATIVE_HIGH].bits ? plane[NATIVE_HIGH].bytes / 8 : 0; /* words of a pair */
     if (whole)
-        plane_words(K, block, &plane[NATIVE_HIGH], NATIVE_VALUE_ROWS, 0, high);
+        plane_words(K, &b, &plane[NATIVE_HIGH], NATIVE_VALUE_ROWS, 0, high);
     if (plane[NATIVE_TAIL].bits)
-        plane_words(K, block, &plane[NATIVE_TAIL], NATIVE_VALUE_ROWS, 0, &tail);
+        plane_words(K, &b, &plane[NATIVE_TAIL], NATIVE_VALUE_ROWS, 0, &tail);
     int n = image_native_words(a) / 2;
     for (int pair = 0; pair < 2; pair++) {
         val rest = tail ? pair_tail(K, tail, pair) : NULL;

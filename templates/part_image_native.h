@@ -10,6 +10,8 @@
 
 /* Is that how this warp's steps are read? */
 bool image_is_native(const struct attend *a);
+/* Do values come as words of pairs of tokens? */
+bool image_in_pairs(const struct attend *a);
 /* The keys of a subtile's 16 tokens, to c->key[sub]; the values, to c->value[sub][0]: the words of pair 0, then of pair 1. block:
 ** the head block in the image. */
 void image_native_keys(struct kb *k, const struct attend *a, val block, int sub, struct attend_codes *c);

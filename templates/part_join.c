@@ -35,7 +35,7 @@ static struct join begin(struct kb *k, const struct attend *a, const struct atte
     int passes = plan_join_passes(p);
     j.run = p->dims / passes;
     j.columns = p->geo.value_head_size / passes;
-    int most = p->value_words ? words_unit(&p->slot.value) : 4; /* neighbours */
+    int most = p->value_words ? words_unit(&p->slot.value) : 4; /* neighbours, of pairs too */
     j.wide = p->dims_overlap ? 1 : j.run % 4 == 0 && most >= 4 ? 4 : j.run % 2 == 0 ? 2 : 1;
     j.facts = kb_offseti(K, buffers, (long long)p->token_warps * p->rows * j.columns * 4);
     return j;
@@ -90,7 +90,7 @@ static void put(struct kb *k, const struct join *j, const struct attend_sums *s)
 static val dim_of(struct kb *k, const struct join *j, val row, val at)
 {
     const struct plan *p = j->a->plan;
-    bool words = p->value_words != 0;
+    bool words = p->value_words || p->value_pairs;
     if (j->run == p->dims && !words)
         return at;
     val y = kb_divi(K, at, j->run), first = kb_i32(K, j->pass);
@@ -102,7 +102,8 @@ static val dim_of(struct kb *k, const struct join *j, val row, val at)
     own = kb_add(K, own, kb_muli(K, first, j->run));
     if (!words)
         return kb_add(K, kb_muli(K, y, j->a->dims), own);
-    val turn = words_turn(K, &p->slot.value, kb_divi(K, row, p->rows));
+    val turn =
+        p->value_pairs ? kb_i32(K, 0) : words_turn(K, &p->slot.value, kb_divi(K, row, p->rows));
     return words_dim(K, p, turn, y, own);
 }
 

@@ -243,7 +243,10 @@ void attend_row_scales(struct kb *k, struct attend *a)
     for (int i = 0; i < a->shape.lane_rows; i++) {
         val row = kb_matrix(K)->x_row(K, i);
         val at = kb_offset(K, factors, kb_shli(K, row, 2));
-        a->row_scale[i] = kb_load(K, KB_F32, at, 4);
+        val scale =
+            kb_load(K, KB_F32, at, 4); /* not 0: times that, a masked score were no number */
+        val none = kb_fcmp(K, KB_OEQ, scale, kb_f32(K, 0));
+        a->row_scale[i] = kb_select(K, none, kb_f32_bits(K, 0x00800000), scale);
         if (a->plan->spec.key.kind == CODEC_AFFINE)
             a->row_sum[i] = kb_load(K, KB_F32, kb_offseti(K, at, a->plan->mma.rows * 4), 4);
     }
@@ -278,21 +281,41 @@ static void load_pairs(struct kb *k, val at, int n, int held, int align, val *pa
     }
 }
 
+val attend_query_place(struct kb *k, const struct attend *a, int i)
+{
+    const struct plan *p = a->plan;
+    val row = kb_matrix(K)->operand_row(K, i);
+    val column = kb_muli(K, a->group, a->key_run * 2);
+    val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
+    return p->swizzled ? kb_add(K, at, unit_bits(K, p, row, a->group)) : at;
+}
+
 void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s, int plane,
                           val *pairs)
 {
     const struct plan *p = a->plan;
     int ke = a->shape.ke, n = ke / 2;
     for (int i = 0; i < a->shape.operand_rows; i++) {
-        val row = kb_matrix(K)->operand_row(K, i);
-        val column = kb_muli(K, a->group, a->key_run * 2);
-        val at = kb_add(K, kb_muli(K, row, pitch(p) * 2), column);
+        val at = i || !a->query_place ? attend_query_place(K, a, i) : a->query_place;
         int bytes = plane * plane_bytes(p) + s * ke * 2;
         if (p->swizzled) { /* a step's 8 bytes are half a unit */
-            at = kb_xor(K, kb_add(K, at, unit_bits(K, p, row, a->group)), kb_i32(K, bytes & ~15));
+            at = kb_xor(K, at, kb_i32(K, bytes & ~15));
             bytes &= 15;
         }
         val first = kb_offseti(K, kb_offset(K, tile, at), bytes);
         load_pairs(K, first, n, (a->key_run - s * ke) / 2, a->key_run % 4 ? 4 : 8, pairs + i * n);
+    }
+}
+
+void attend_query_operands(struct kb *k, const struct attend *a, val tile, int s,
+                           val *const pairs[2])
+{
+    int ke = a->shape.ke, n = ke / 2; /* a unit is two steps' 8 bytes */
+    for (int i = 0; i < a->shape.operand_rows; i++) {
+        val at = i || !a->query_place ? attend_query_place(K, a, i) : a->query_place;
+        at = kb_offset(K, tile, kb_xor(K, at, kb_i32(K, (long long)s * ke * 2)));
+        val unit = kb_load(K, KB_VEC(KB_I32, 4), at, 16);
+        for (int w = 0; w < 2 * n; w++)
+            pairs[w / n][i * n + w % n] = kb_extract(K, unit, w);
     }
 }

@@ -22,7 +22,11 @@ void attend_load_query(struct kb *k, struct attend *a, val tile, val member, val
 void attend_row_scales(struct kb *k, struct attend *a);
 /* What a kernel's options need of a row: its position, its head's slope. Fills row `i`. */
 void attend_row_options(struct kb *k, struct attend *a, int i, val position, val head, val valid);
+/* Where the lane's run of operand row i begins in the tile: i32 bytes. */
+val attend_query_place(struct kb *k, const struct attend *a, int i);
 /* X operand of k step s; plane 0 = the value or its upper term, 1 = its lower term. pairs[lane_rows * ke / 2]. */
 void attend_query_operand(struct kb *k, const struct attend *a, val tile, int s, int plane, val *pairs);
+/* Those of steps s, which is even, and s + 1, of a swizzled tile: one load each row. pairs[2]: of either. */
+void attend_query_operands(struct kb *k, const struct attend *a, val tile, int s, val *const pairs[2]);
 
 #endif

@@ -113,7 +113,7 @@ static void rescale(struct kb *k, const struct attend *a, struct attend_sums *s,
             s->o[i] = kb_fmul(K, s->o[i], factor[row_of(a, i)]);
 }
 
-static void merge_sums(struct kb *k, const struct attend *a, const struct kb_if *taken,
+void attend_merge_sums(struct kb *k, const struct attend *a, const struct kb_if *taken,
                        struct attend_sums *s, const struct attend_sums *before)
 {
     for (int row = 0; row < a->shape.lane_rows; row++) {
@@ -128,36 +128,31 @@ static void merge_sums(struct kb *k, const struct attend *a, const struct kb_if 
 }
 
 /* Once every centre_tokens of a warp's tokens, wherever its range begins. */
-static val centring_due(struct kb *k, const struct attend *a, val start)
+val attend_centring_due(struct kb *k, const struct attend *a, val start)
 {
     const struct plan *p = a->plan;
+    if (!middle_sums(a))
+        return NULL;
     int steps = p->centre_tokens / (16 * p->subtiles);
     val bits = kb_muli(K, a->stride, steps - 1);
     return kb_icmpi(K, KB_EQ, kb_and(K, start, bits), 0);
 }
 
-static void lazy(struct kb *k, const struct attend *a, val start, const val *most,
-                 struct attend_sums *s, val *reference)
+val attend_is_above(struct kb *k, int row, val most, const struct attend_sums *s)
+{
+    return kb_fcmp(K, KB_OGT, most, kb_fadd(K, s->m[row], kb_f32(K, HEADROOM)));
+}
+
+void attend_move_reference(struct kb *k, const struct attend *a, const val *most,
+                           struct attend_sums *s)
 {
     val factor[ATTEND_ROWS];
-    val needed = middle_sums(a) ? centring_due(K, a, start) : NULL;
     for (int row = 0; row < a->shape.lane_rows; row++) {
-        val limit = kb_fadd(K, s->m[row], kb_f32(K, HEADROOM));
-        val above = kb_fcmp(K, KB_OGT, most[row], limit);
-        needed = needed ? kb_or(K, needed, above) : above;
-    }
-    struct attend_sums before = *s;
-    struct kb_if rare = kb_if(K, kb_any(K, needed));
-    for (int row = 0; row < a->shape.lane_rows; row++) {
-        val all = lanes_most(K, most[row]);
-        s->m[row] = kb_fmaxnum(K, before.m[row], all);
-        factor[row] = kb_exp2(K, kb_fsub(K, before.m[row], s->m[row]));
+        val all = lanes_most(K, most[row]), m = s->m[row];
+        s->m[row] = kb_fmaxnum(K, m, all);
+        factor[row] = kb_exp2(K, kb_fsub(K, m, s->m[row]));
     }
     rescale(K, a, s, factor);
-    kb_endif(K, &rare);
-    merge_sums(K, a, &rare, s, &before);
-    for (int row = 0; row < a->shape.lane_rows; row++)
-        reference[row] = s->m[row];
 }
 
 static val finite(struct kb *k, val m)
@@ -167,14 +162,14 @@ static val finite(struct kb *k, val m)
 }
 
 /* References are exact maxima; in most steps no row's moves, and the sums are left alone. */
-static void eager(struct kb *k, const struct attend *a, const val *own, struct attend_sums *s,
-                  val *reference)
+void attend_reference(struct kb *k, const struct attend *a, const val *most, struct attend_sums *s,
+                      val *reference)
 {
     val old[ATTEND_ROWS], factor[ATTEND_ROWS], moved = NULL;
     for (int row = 0; row < a->shape.lane_rows; row++) {
-        val most = lanes_most(K, own[row]);
+        val all = lanes_most(K, most[row]);
         old[row] = s->m[row];
-        s->m[row] = kb_fmaxnum(K, old[row], most);
+        s->m[row] = kb_fmaxnum(K, old[row], all);
         reference[row] = finite(K, s->m[row]);
         val higher = kb_fcmp(K, KB_OGT, s->m[row], old[row]);
         moved = moved ? kb_or(K, moved, higher) : higher;
@@ -185,16 +180,7 @@ static void eager(struct kb *k, const struct attend *a, const val *own, struct a
         factor[row] = kb_exp2(K, kb_fsub(K, old[row], reference[row]));
     rescale(K, a, s, factor);
     kb_endif(K, &any);
-    merge_sums(K, a, &any, s, &before);
-}
-
-void attend_reference(struct kb *k, const struct attend *a, val start, const val *most,
-                      struct attend_sums *s, val *reference)
-{
-    if (a->plan->lazy_reference)
-        lazy(K, a, start, most, s, reference);
-    else
-        eager(K, a, most, s, reference);
+    attend_merge_sums(K, a, &any, s, &before);
     kb_warp_sync(K); /* the matrix unit wants the warp together again */
 }
 

@@ -69,7 +69,8 @@ static void put_facts(struct kb *k, const struct attend *a, val start, const str
 {
     const struct slot *slot = &a->plan->slot;
     int tokens = tokens_of(a);
-    val token = kb_andi(K, kb_lane(K), tokens - 1), key_zero = NULL;
+    val place = kb_andi(K, kb_lane(K), tokens - 1), key_zero = NULL;
+    val token = a->own_token ? a->own_token : place;
     val exists = kb_icmp(K, KB_SLT, kb_add(K, start, token), a->length);
     val fact[FACTS] = {kb_f32(K, 1), kb_f32(K, 0), kb_f32(K, 1), kb_f32(K, 0)};
     if (slot->key.fields)
@@ -82,14 +83,17 @@ static void put_facts(struct kb *k, const struct attend *a, val start, const str
         value_facts(K, a, c, token, exists, fact);
     kb_warp_sync(K); /* the step before has read its facts */
     val all = kb_vec(K, fact, FACTS);
-    kb_store(K, all, kb_offset(K, a->scratch, kb_shli(K, token, 4)), 16);
+    val to = a->facts_to ? a->facts_to : kb_offset(K, a->scratch, kb_shli(K, place, 4));
+    kb_store(K, all, to, 16);
     if (key_zero)
-        kb_store(K, key_zero, extra_at(K, a, token), 4);
+        kb_store(K, key_zero, extra_at(K, a, place), 4);
 }
 
 /* Rows `first` after a row below 8 belong to so many tokens after that row's. */
 static int row_tokens(const struct attend *a, int first)
 {
+    if (a->plan->value_pairs)
+        return first / 8 * a->tokens_8;
     return a->image ? first / 16 * 16 + first % 16 / 8 * a->tokens_8 : first;
 }
 
@@ -116,6 +120,9 @@ static void get_facts(struct kb *k, const struct attend *a, int first, int e, st
 {
     val token = result_token(K, a, first, e);
     val at = kb_offset(K, a->scratch, kb_shli(K, token, 4));
+    if (a->facts_from) /* of the first, where a lane has one of each tile */
+        at = kb_offseti(K, a->facts_from,
+                        16LL * (a->plan->value_pairs ? first : row_tokens(a, first)));
     val v = kb_load(K, KB_VEC(KB_F32, FACTS), at, 16);
     for (int i = 0; i < FACTS; i++)
         t->f[i] = kb_extract(K, v, i);
@@ -192,9 +199,13 @@ static void products(struct kb *k, const struct attend *a, const struct attend_c
         attend_scaled_products(K, a, tile, c, r);
         return;
     }
+    val both[2][16];
     for (int s = 0; s * a->shape.ke < a->key_run; s++) {
-        val x[16], low[16], y[8];
-        attend_query_operand(K, a, tile, s, 0, x);
+        val *x = both[s % 2], low[16], y[8];
+        if (!p->swizzled)
+            attend_query_operand(K, a, tile, s, 0, x);
+        else if (s % 2 == 0)
+            attend_query_operands(K, a, tile, s, (val *const[]){both[0], both[1]});
         if (p->key_operand == OPERAND_BF16_SPLIT)
             attend_query_operand(K, a, tile, s, 1, low);
         for (int i = 0; i < n; i += a->shape.tiles) {
@@ -227,6 +238,14 @@ static val cap_score(struct kb *k, const struct attend *a, val t)
     return kb_fmul(K, tanh, a->soft_cap);
 }
 
+/* Do scores wait for their row's scale? It joins what is added to or taken from them then, so it must not be 0:
+** under powers it may become that. */
+static bool scale_later(const struct attend *a)
+{
+    bool plain = !(a->plan->geo.options & (KVK_SOFT_CAP | KVK_ALIBI));
+    return a->plan->lazy_reference && plain && !a->plan->powers;
+}
+
 /* A product to a score in log2 units. */
 static val score(struct kb *k, const struct attend *a, val product, const struct token_facts *t,
                  int row, val key)
@@ -236,6 +255,8 @@ static val score(struct kb *k, const struct attend *a, val product, const struct
         x = kb_fmul(K, x, t->f[FACT_KEY]);
     if (a->plan->slot.key.codec.kind == CODEC_AFFINE)
         x = kb_fma(K, t->key_zero, a->row_sum[row], x);
+    if (scale_later(a))
+        return x;
     x = kb_fmul(K, x, a->row_scale[row]);
     if (a->plan->geo.options & KVK_SOFT_CAP)
         x = cap_score(K, a, x);
@@ -246,45 +267,70 @@ static val score(struct kb *k, const struct attend *a, val product, const struct
     return x;
 }
 
-/* -inf where the row does not see the key. */
+/* A score, its row's scale included, plus y. */
+static val score_and(struct kb *k, const struct attend *a, val x, int row, val y)
+{
+    return scale_later(a) ? kb_fma(K, x, a->row_scale[row], y) : kb_fadd(K, x, y);
+}
+
+/* -inf where the row does not see the key; before its scale is known to be negative, inf. */
 static val masked(struct kb *k, const struct attend *a, val x, val key, int row)
 {
     val not_early = kb_icmp(K, KB_SGE, key, a->first[row]);
     val not_late = kb_icmp(K, KB_SLE, key, a->last[row]);
-    val visible = kb_and(K, not_early, not_late);
-    return kb_select(K, visible, x, kb_f32_bits(K, 0xff800000));
+    val visible = kb_and(K, not_early, not_late), none = kb_f32_bits(K, 0xff800000);
+    if (scale_later(a)) {
+        val negative = kb_fcmp(K, KB_OLT, a->row_scale[row], kb_f32(K, 0));
+        none = kb_select(K, negative, kb_f32_bits(K, 0x7f800000), none);
+    }
+    return kb_select(K, visible, x, none);
 }
 
 /* The largest of the lane's own scores of a row, each with the log of its token's value scale. */
 static val lane_most(struct kb *k, const struct attend *a, const val *r, int row,
                      const struct token_facts *facts)
 {
+    bool fields = a->plan->slot.value.fields;
     val most = NULL;
     for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
         for (int e = 0; e < a->shape.ye; e++) {
+            val log = fields ? facts[i * a->shape.ye + e].f[FACT_LOG_SCALE] : kb_f32(K, 0);
             val x = r[attend_result(a, i, row, e)];
-            if (a->plan->slot.value.fields)
-                x = kb_fadd(K, x, facts[i * a->shape.ye + e].f[FACT_LOG_SCALE]);
+            if (fields || scale_later(a))
+                x = score_and(K, a, x, row, log);
             most = most ? kb_fmaxnum(K, most, x) : x;
         }
     return most;
 }
 
-/* Masks a step's scores, which few steps need: a warp whose rows all see all of the step's keys skips it. */
-static void mask_step(struct kb *k, const struct attend *a, val start, val *r, val *most,
-                      const struct token_facts *facts)
+void attend_seen_by_all(struct kb *k, const struct attend *a, val *from, val *to)
 {
-    int rows = a->shape.lane_rows, n = a->plan->subtiles * a->y_tiles * rows * a->shape.ye;
-    val before[64], most_before[ATTEND_ROWS], from = a->first[0], to = a->last[0];
-    for (int row = 1; row < rows; row++) {
-        from = kb_smax(K, from, a->first[row]);
-        to = kb_smin(K, to, a->last[row]);
+    *from = a->first[0];
+    *to = a->last[0];
+    for (int row = 1; row < a->shape.lane_rows; row++) {
+        *from = kb_smax(K, *from, a->first[row]);
+        *to = kb_smin(K, *to, a->last[row]);
     }
+}
+
+/* Does some row not see some of a step's keys? */
+static val is_cut(struct kb *k, const struct attend *a, val start)
+{
+    val from = a->all_first, to = a->all_last;
+    if (!from)
+        attend_seen_by_all(K, a, &from, &to);
     val early = kb_icmp(K, KB_SLT, start, from);
     val late = kb_icmp(K, KB_SGT, kb_addi(K, start, tokens_of(a) - 1), to);
+    return kb_or(K, early, late);
+}
+
+/* Masks a step's scores, where that is needed for some lane. */
+static void mask_step(struct kb *k, const struct attend *a, val start, val cut, val *r)
+{
+    int rows = a->shape.lane_rows, n = a->plan->subtiles * a->y_tiles * rows * a->shape.ye;
+    val before[64];
     memcpy(before, r, sizeof *r * (size_t)n);
-    memcpy(most_before, most, sizeof most_before);
-    struct kb_if any = kb_if(K, kb_any(K, kb_or(K, early, late)));
+    struct kb_if any = kb_if(K, kb_any(K, cut));
     for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
         for (int e = 0; e < a->shape.ye; e++) {
             val key = kb_add(K, start, result_token(K, a, i * a->shape.y_tile, e));
@@ -293,13 +339,9 @@ static void mask_step(struct kb *k, const struct attend *a, val start, val *r, v
                 r[at] = masked(K, a, r[at], key, row);
             }
         }
-    for (int row = 0; row < rows; row++)
-        most[row] = lane_most(K, a, r, row, facts);
     kb_endif(K, &any);
     for (int i = 0; i < n; i++)
         r[i] = kb_merge(K, &any, r[i], before[i]);
-    for (int row = 0; row < rows; row++)
-        most[row] = kb_merge(K, &any, most[row], most_before[row]);
 }
 
 /* Is a row worked on in a branch? */
@@ -308,7 +350,7 @@ static bool is_optional(const struct attend *a, int row)
     return a->second && 2 * row >= a->shape.lane_rows;
 }
 
-static void row_scores(struct kb *k, const struct attend *a, val start, val *r, int row, val *most,
+static void row_scores(struct kb *k, const struct attend *a, val start, val *r, int row,
                        const struct token_facts *facts)
 {
     for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
@@ -318,24 +360,23 @@ static void row_scores(struct kb *k, const struct attend *a, val start, val *r, 
             val x = score(K, a, r[at], &facts[i * a->shape.ye + e], row, key);
             r[at] = a->plan->lazy_reference ? x : masked(K, a, x, key, row);
         }
-    *most = lane_most(K, a, r, row, facts);
 }
 
 /* All of a row's results of a step: those of a branch, or `other` where it was not taken. */
 static void merge_row(struct kb *k, const struct attend *a, const struct kb_if *taken, val *r,
-                      int row, val other)
+                      int row, const val *other)
 {
     for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
         for (int e = 0; e < a->shape.ye; e++) {
             int at = attend_result(a, i, row, e);
-            r[at] = kb_merge(K, taken, r[at], other);
+            val x = other ? other[at] : kb_f32(K, 0);
+            r[at] = kb_merge(K, taken, r[at], x);
         }
 }
 
-/* Products to masked scores; most[row], the largest with its log scale, decides the reference. Facts of
-** each result's token come back in `facts`. */
-static void scores(struct kb *k, const struct attend *a, val start, val *r, val *most,
-                   const val *inverse, struct token_facts *facts)
+/* Facts of each result's token. */
+static void all_facts(struct kb *k, const struct attend *a, const val *inverse,
+                      struct token_facts *facts)
 {
     for (int i = 0; has_facts(a) && i < a->plan->subtiles * a->y_tiles; i++)
         for (int e = 0; e < a->shape.ye; e++) {
@@ -344,21 +385,72 @@ static void scores(struct kb *k, const struct attend *a, val start, val *r, val 
             if (a->plan->squares)
                 t->f[FACT_KEY] = kb_fmul(K, t->f[FACT_KEY], inverse[i * a->shape.ye + e]);
         }
-    val none = kb_f32_bits(K, 0xff800000);
-    for (int row = 0; row < a->shape.lane_rows; row++) {
+}
+
+/* Products to scores; rows that do not exist keep theirs, which count for nothing. Comes back: does a lane have a score
+** that its row's reference does not reach? */
+static val lazy_scores(struct kb *k, const struct attend *a, val start, val *r,
+                       const struct token_facts *facts, const struct attend_sums *s)
+{
+    val products[64], needed = NULL;
+    int rows = a->shape.lane_rows;
+    memcpy(products, r, sizeof *r * (size_t)attend_result(a, a->plan->subtiles * a->y_tiles, 0, 0));
+    for (int row = 0; row < rows; row++) {
         bool optional = is_optional(a, row);
         struct kb_if exists = {0};
         if (optional)
             exists = kb_if(K, a->second);
-        row_scores(K, a, start, r, row, &most[row], facts);
-        if (!optional)
-            continue;
-        kb_endif(K, &exists);
-        merge_row(K, a, &exists, r, row, none);
-        most[row] = kb_merge(K, &exists, most[row], none);
+        row_scores(K, a, start, r, row, facts);
+        val above = attend_is_above(K, row, lane_most(K, a, r, row, facts), s);
+        if (optional) {
+            kb_endif(K, &exists);
+            merge_row(K, a, &exists, r, row, products);
+            above = kb_merge(K, &exists, above, kb_i1(K, false));
+        }
+        needed = needed ? kb_or(K, needed, above) : above;
     }
-    if (a->plan->lazy_reference)
-        mask_step(K, a, start, r, most, facts);
+    return needed;
+}
+
+/* What few steps need, all in one branch: masks, other references, sums without their middle. */
+static void lazy(struct kb *k, const struct attend *a, val start, val *r,
+                 const struct token_facts *facts, struct attend_sums *s, val *reference)
+{
+    int rows = a->shape.lane_rows, n = a->plan->subtiles * a->y_tiles * rows * a->shape.ye;
+    val kept[64], most[ATTEND_ROWS], cut = is_cut(K, a, start);
+    val needed = kb_or(K, lazy_scores(K, a, start, r, facts, s), cut);
+    val due = attend_centring_due(K, a, start);
+    if (due)
+        needed = kb_or(K, needed, due);
+    memcpy(kept, r, sizeof *r * (size_t)n);
+    struct attend_sums before = *s;
+    struct kb_if rare = kb_if(K, kb_any(K, needed));
+    mask_step(K, a, start, cut, r);
+    for (int row = 0; row < rows; row++)
+        most[row] = lane_most(K, a, r, row, facts);
+    attend_move_reference(K, a, most, s);
+    kb_endif(K, &rare);
+    for (int i = 0; i < n; i++)
+        r[i] = kb_merge(K, &rare, r[i], kept[i]);
+    attend_merge_sums(K, a, &rare, s, &before);
+    for (int row = 0; row < rows; row++)
+        reference[row] = s->m[row];
+}
+
+/* Products to masked scores, and what to subtract from them: never infinite where a key is visible. */
+static void scores(struct kb *k, const struct attend *a, val start, val *r,
+                   const struct token_facts *facts, struct attend_sums *s, val *reference)
+{
+    if (a->plan->lazy_reference) {
+        lazy(K, a, start, r, facts, s, reference);
+        return;
+    }
+    val most[ATTEND_ROWS];
+    for (int row = 0; row < a->shape.lane_rows; row++) {
+        row_scores(K, a, start, r, row, facts);
+        most[row] = lane_most(K, a, r, row, facts);
+    }
+    attend_reference(K, a, most, s, reference);
 }
 
 static void row_weights(struct kb *k, const struct attend *a, val *r, int row, val reference,
@@ -368,7 +460,7 @@ static void row_weights(struct kb *k, const struct attend *a, val *r, int row, v
         for (int e = 0; e < a->shape.ye; e++) {
             int at = attend_result(a, i, row, e);
             const struct token_facts *t = &facts[i * a->shape.ye + e];
-            val p = kb_exp2(K, kb_fsub(K, r[at], reference));
+            val p = kb_exp2(K, score_and(K, a, r[at], row, kb_fneg(K, reference)));
             s->l[row] = kb_fadd(K, s->l[row], p);
             r[at] = p;
             if (a->plan->slot.value.fields)
@@ -392,7 +484,7 @@ static void weights(struct kb *k, const struct attend *a, val *r, const val *ref
         if (!optional)
             continue;
         kb_endif(K, &exists);
-        merge_row(K, a, &exists, r, row, kb_f32(K, 0));
+        merge_row(K, a, &exists, r, row, NULL);
         s->l[row] = kb_merge(K, &exists, s->l[row], l);
         s->z[row] = kb_merge(K, &exists, s->z[row], z);
     }
@@ -425,7 +517,7 @@ static void outputs(struct kb *k, const struct attend *a, val start, const struc
         weight_operand(K, a, r + attend_result(a, n * tiles * a->y_tiles, 0, 0), x, low);
         for (int e = 0; e < a->shape.ke; e++) {
             val row = a->image ? a->k_token[e] : kb_matrix(K)->k_index(K, e);
-            val index = kb_addi(K, row, 16 * tiles * n);
+            val index = kb_addi(K, row, row_tokens(a, 16 * tiles * n));
             val token = kb_add(K, start, index);
             valid[e] = kb_icmp(K, KB_SLT, token, a->length);
         }
@@ -443,7 +535,7 @@ static void outputs(struct kb *k, const struct attend *a, val start, const struc
 void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c,
                  struct attend_sums *s)
 {
-    val r[64], most[ATTEND_ROWS], reference[ATTEND_ROWS], inverse[ATTEND_SUBTILES * 2 * 8];
+    val r[64], reference[ATTEND_ROWS], inverse[ATTEND_SUBTILES * 2 * 8];
     struct token_facts facts[ATTEND_SUBTILES * 2 * 8];
     if (a->plan->slot.value.norm_at_read)
         attend_value_squares(K, a, c);
@@ -452,10 +544,10 @@ void attend_step(struct kb *k, const struct attend *a, val start, const struct a
     products(K, a, c, r, inverse);
     if (a->after_keys)
         a->after_keys(K, a->after_data, r);
-    if (has_facts(a))
+    if (has_facts(a) || a->after_keys)
         kb_warp_sync(K);
-    scores(K, a, start, r, most, inverse, facts);
-    attend_reference(K, a, start, most, s, reference);
+    all_facts(K, a, inverse, facts);
+    scores(K, a, start, r, facts, s, reference);
     weights(K, a, r, reference, facts, s);
     outputs(K, a, start, c, r, s);
 }

@@ -60,10 +60,10 @@ static struct place place_of(int dim, int bits)
     return p;
 }
 
-/* The same of the words of an image of native pages: four dims of a pair of tokens are nibbles of both halves. */
+/* The same of words of pairs (part_image_native.h): four dims of a pair of tokens are nibbles of both halves. */
 static struct place place_in(const struct attend *a, int dim)
 {
-    if (a->plan->images && a->plan->geo.layout == LAYOUT_NATIVE)
+    if (a->plan->value_pairs || (a->plan->images && a->plan->geo.layout == LAYOUT_NATIVE))
         return (struct place){0, 8 * (dim % 4 / 2), 4 * (dim % 2)};
     return place_of(dim, a->plan->slot.value.codec.bits);
 }
@@ -191,7 +191,7 @@ void attend_value_operand(struct kb *k, const struct attend *a, const struct att
             pairs[i] = powers_value_pair(K, a, c, sub, i, dim);
             continue;
         }
-        if (image_is_native(a)) {
+        if (image_in_pairs(a)) {
             pairs[i] = code_pair(K, a, image_native_word(a, c->value[sub][0], i, dim), dim);
             continue;
         }

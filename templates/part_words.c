@@ -47,7 +47,7 @@ val words_place(struct kb *k, const struct plan *p, val turn, val element)
 val words_dim(struct kb *k, const struct plan *p, val turn, val y, val d)
 {
     const struct side *side = &p->slot.value;
-    int each = 32 / side->codec.bits;
+    int each = (p->value_pairs ? 16 : 32) / side->codec.bits;
     val turns = kb_divi(K, d, each), rest = kb_andi(K, d, each - 1);
     val word = kb_add(K, kb_muli(K, turns, p->mma.y_tile), y);
     val at = kb_add(K, kb_muli(K, word, each), rest);
@@ -95,6 +95,25 @@ void words_begin(struct kb *k, struct attend *v, val member)
     first = kb_add(K, w->value_turn, kb_shli(K, v->y, 2));
     w->value = kb_addi(K, first, value->code_offset);
     begin_moves(K, v);
+}
+
+void words_hold(struct kb *k, struct attend *v)
+{
+    struct attend_words *w = &v->words;
+    val first = kb_add(K, kb_add(K, v->y_steps, w->key), v->head.record);
+    v->y_steps = kb_held(K, first);
+    for (int e = 0; e < 2; e++) {
+        first = kb_add(K, kb_add(K, v->v_steps[e], w->value), v->head.record);
+        v->v_steps[e] = kb_held(K, first);
+    }
+    for (int i = 0; i < 2 * v->plan->subtiles; i++) {
+        val later = kb_muli(K, v->head.step, (long long)(i % 2) * v->tokens_8);
+        v->rows_8[i] = kb_uniform(K, kb_add(K, kb_muli(K, v->image_page, i / 2), later));
+    }
+    for (int i = 0; i < 2 && w->from[i]; i++) {
+        w->from[i] = kb_uniform(K, w->from[i]);
+        w->to[i] = kb_uniform(K, w->to[i]);
+    }
 }
 
 void words_patch(struct kb *k, const struct attend *a, const struct slot_token *own)

@@ -19,13 +19,15 @@
 val words_turn(struct kb *k, const struct side *side, val member);
 /* Where an element of a key row stands in the order in which lanes read it: all i32. */
 val words_place(struct kb *k, const struct plan *p, val turn, val element);
-/* The value dim of dim d (i32) of lane y's run. */
+/* The value dim of dim d (i32) of lane y's run; where values come in pairs (part_image_pairs.h), a token has half a word. */
 val words_dim(struct kb *k, const struct plan *p, val turn, val y, val d);
 /* Elements that stay together, neighbours, in both. */
 int words_unit(const struct side *side);
 
 /* v->words, of the head `member`. */
 void words_begin(struct kb *k, struct attend *v, val member);
+/* Keeps in registers where the lane's words of rows 0 to 7 of keys and of its first two value tokens begin, from the image on. */
+void words_hold(struct kb *k, struct attend *v);
 /* Copies what was left out of a token's words, by the lane that has loaded its fields. */
 void words_patch(struct kb *k, const struct attend *a, const struct slot_token *own);
 /* Lane words of n rows, each `apart` words from the last: at[row] points to the first. */

@@ -94,6 +94,29 @@ def explain_gives_a_plan():
     kvkiln("explain", "no_such_spec", "--target", "sm_90a", code=2)
 
 
+def plan_of(spec, layout, target, *more):
+    done = kvkiln("explain", spec, "--kind", "decode", "--layout", layout, "--target", target, *more)
+    return dict(line.split()[:2] for line in done.stdout.splitlines() if line.count(" "))
+
+
+def values_in_pairs_and_held_places_where_they_can_be():
+    cases = (("turboquant_4bit_nc", "soa", "sm_90a", "1", "1"), ("turboquant_4bit_nc", "soa", "sm_80", None, None),
+             ("turboquant_k8v4", "soa", "sm_90a", "0", "0"), ("turboquant_3bit_nc", "soa", "sm_90a", "0", "0"),
+             ("turboquant_4bit_nc", "native", "sm_90a", None, "1"), ("turboquant_4bit_nc", "aos", "sm_90a", None, "1"),
+             ("turboquant_4bit_nc", "soa", "gfx1100", None, None))
+    for spec, layout, target, pairs, held in cases:
+        plan = plan_of(spec, layout, target)
+        assert plan.get("value_pairs") == pairs and plan.get("held_places") == held, (spec, layout, target, plan)
+
+
+def pairs_are_read_by_loads_that_transpose():
+    for layout, some in (("soa", True), ("aos", False)):
+        out = f"{TEMP}/pairs-{layout}"
+        kvkiln("build", "turboquant_4bit_nc", "--kind", "decode", "--layout", layout, "--target", "sm_90a", "--emit", "ptx", "-o", out)
+        text = open(glob.glob(f"{out}/*.ptx")[0], encoding="ascii").read()
+        assert ("ldmatrix.sync.aligned.m8n8.x4.trans" in text) == some, layout
+
+
 def plans_come_from_rules_tables_and_options():
     folder = f"{TEMP}/tables"
     os.makedirs(f"{folder}/tuned", exist_ok=True)
@@ -234,7 +257,8 @@ def unwritable_cache_is_no_obstacle():
 
 
 TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, specs_may_be_a_list, doctor_knows_this_machine,
-         explain_gives_a_plan, plans_come_from_rules_tables_and_options,
+         explain_gives_a_plan, values_in_pairs_and_held_places_where_they_can_be,
+         pairs_are_read_by_loads_that_transpose, plans_come_from_rules_tables_and_options,
          build_writes_every_combination, build_writes_the_default_folder,
          every_layout_is_every_one_that_the_shape_has, build_counts_what_failed,
          demo_agrees_with_the_reference, bench_verifies_and_times, bench_of_every_kind_counts_its_bytes,
