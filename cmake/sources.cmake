@@ -66,7 +66,7 @@ set(KVKILN_GEN_SOURCES
   gen/pipeline.c
   gen/plan.c gen/plan_print.c
   gen/plan_dense.c
-  gen/plan_pairs.c
+  gen/plan_join.c gen/plan_pairs.c
   gen/plan_powers.c gen/plan_rows.c
   gen/request.c
   gen/slot.c

@@ -128,6 +128,7 @@ void kb_store(struct kb *k, val x, val pointer, int align);
 val kb_is_null(struct kb *k, val pointer);
 /* a pointer that may be to global or to shared memory */
 val kb_generic(struct kb *k, val pointer);
+val kb_distance(struct kb *k, val from, val to); /* i64 bytes between generic pointers */
 val kb_address_bits(struct kb *k, val pointer, int mask); /* i32: the address & mask */
 /* `bytes` of the CTA's shared memory, for the kernel's lifetime; constant offset from its base */
 val kb_shared(struct kb *k, size_t bytes, int align);

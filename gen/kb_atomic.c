@@ -27,6 +27,8 @@ static void fence(struct kb *k)
     LLVMBuildFenceSyncScope(k->builder, LLVMAtomicOrderingAcquireRelease, scope(k), "");
 }
 
+void kb_atomic_fence(struct kb *k) { fence(k); }
+
 val kb_atomic_get(struct kb *k, val at)
 {
     val x = kb_load(k, KB_I64, at, 8);

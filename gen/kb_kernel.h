@@ -47,6 +47,11 @@ bool kb_grid_wait(struct kb *k);
 /* From here on kb_barrier is one of the CTA's first `threads` threads alone, in a branch that only they take; 0: of all again. */
 void kb_team(struct kb *k, int threads);
 void kb_barrier(struct kb *k);   /* CTA: memory of the CTA is ordered */
+/* Of the CTAs of a cluster, which the launch makes of so many CTAs that are neighbours in the grid; elsewhere each is one by itself.
+** By all threads that are still there. Then a generic pointer to the same place in the shared memory of the CTA of that rank,
+** which must be there until a further barrier. */
+void kb_cluster_barrier(struct kb *k);
+val kb_neighbour(struct kb *k, val generic, val rank);
 void kb_warp_sync(struct kb *k); /* warp: shared memory written before is visible after */
 val kb_shuffle_xor(struct kb *k, val x, int mask); /* i32 or f32; all lanes take part */
 val kb_shuffle(struct kb *k, val x, val lane);     /* i32 or f32 from `lane` */
@@ -62,6 +67,7 @@ void kb_bulk_settle(struct kb *k, val x);
 ** thread, and before a barrier its CTA, has written is seen by those whose add comes later. The others order nothing. */
 val kb_atomic_get(struct kb *k, val at);
 void kb_atomic_set(struct kb *k, val x, val at);
+void kb_atomic_fence(struct kb *k); /* orders this thread's memory for all CTAs */
 val kb_atomic_add(struct kb *k, val at, val x);
 void kb_atomic_replace(struct kb *k, val at, val before, val x); /* by x, if it is `before` */
 val kb_elect(struct kb *k); /* i1: true in one lane of a converged warp */

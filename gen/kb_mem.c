@@ -79,6 +79,14 @@ val kb_generic(struct kb *k, val pointer)
     return LLVMBuildAddrSpaceCast(k->builder, pointer, LLVMPointerTypeInContext(k->ctx, 0), "");
 }
 
+val kb_distance(struct kb *k, val from, val to)
+{
+    LLVMTypeRef type = kb_llvm_type(k, KB_I64);
+    val a = LLVMBuildPtrToInt(k->builder, from, type, "");
+    val b = LLVMBuildPtrToInt(k->builder, to, type, "");
+    return kb_sub(k, b, a);
+}
+
 val kb_is_null(struct kb *k, val pointer) { return LLVMBuildIsNull(k->builder, pointer, ""); }
 
 val kb_shared(struct kb *k, size_t bytes, int align)
@@ -293,6 +301,19 @@ void kb_barrier(struct kb *k)
         k->target->ops->barrier(k);
 }
 void kb_warp_sync(struct kb *k) { k->target->ops->warp_sync(k); }
+
+void kb_cluster_barrier(struct kb *k)
+{
+    if (k->target->flags & TF_CLUSTER)
+        k->target->ops->cluster_barrier(k);
+    else
+        kb_barrier(k);
+}
+
+val kb_neighbour(struct kb *k, val generic, val rank)
+{
+    return k->target->flags & TF_CLUSTER ? k->target->ops->neighbour(k, generic, rank) : generic;
+}
 
 static val as_word(struct kb *k, val x, bool *is_float)
 {

@@ -156,8 +156,8 @@ void manifest_finish(const struct manifest *m, const struct plan *p, const char 
     if (p->image_heads)
         line(&t, "image_heads %d\nimage_padding %d\n", p->image_heads, p->image_padding);
     line(&t, "vectors %d\n", p->vectors);
-    if (p->last_joins)
-        line(&t, "last_joins 1\n");
+    if (p->neighbours)
+        line(&t, "neighbours %d\n", p->neighbours);
     if (m->grid_wait)
         line(&t, "grid_wait 1\n");
     put_layout(&t, p);

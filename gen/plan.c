@@ -102,8 +102,7 @@ static void plan_operands(struct plan *p)
                  p->held_masks
                      ? "a mask in a register lets one instruction mask a code and set its exponent"
                      : "constants cost nothing");
-    p->last_joins = p->kind == KIND_DECODE && p->target->flags & TF_LAST_JOINS;
-    plan_because(p, "last_joins", "the last CTA of a row's splits joins them where they are few");
+    plan_neighbours(p);
     plan_because(
         p, "value_operand", "%s",
         p->powers ? powers

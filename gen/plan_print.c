@@ -93,8 +93,8 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
             }
         }
         put_field(&t, p, "min_ctas", p->min_ctas);
-        if (p->last_joins)
-            put_field(&t, p, "last_joins", p->last_joins);
+        if (p->neighbours)
+            put_field(&t, p, "neighbours", p->neighbours);
         put_field(&t, p, "quick", p->quick);
         put_field(&t, p, "held_masks", p->held_masks);
         put_field(&t, p, "spread_tables", p->spread_tables);

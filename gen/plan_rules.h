@@ -21,6 +21,8 @@ bool plan_dense_possible(const struct plan *p);
 bool plan_dense(struct plan *p);
 /* plan_powers.c: can FP4 codes of images meet f16 operands? */
 bool plan_powers_possible(const struct plan *p);
+/* plan_join.c, decode. */
+void plan_neighbours(struct plan *p);
 /* plan_pairs.c, store and dequant: which lanes hold a (row, head). */
 void plan_pairs(struct plan *p);
 

@@ -41,7 +41,8 @@ enum {
     TF_ONE_CONSTANT = 4096, /* three-operand instructions take one constant, and from a register */
     TF_VOTE = 8192, /* a warp votes faster than it finds a maximum */
     TF_SUBNORMAL = 16384,   /* the matrix unit takes f16 subnormals as they are */
-    TF_LAST_JOINS = 1 << 19, TF_GRID_WAIT = 1 << 20 /* CTAs find out which of them is last, and it goes on */
+    TF_LAST_JOINS = 1 << 19, TF_GRID_WAIT = 1 << 20, /* CTAs find out which of them is last, and it goes on */
+    TF_CLUSTER = 1 << 21 /* CTAs of a cluster see each other's shared memory */
 };
 
 struct mma_shape { int lane_rows, groups, ke, y_tile, ye, k_tiles, rows, operand_rows, tiles; };
@@ -102,7 +103,8 @@ struct target_ops {
     void (*bulk_expect)(struct kb *k, val bar, val bytes), (*bulk_copy)(struct kb *k, val to, val from, val bytes, val bar);
     void (*bulk_wait)(struct kb *k, val bar, val phase), (*bulk_settle)(struct kb *k, val x);
     val (*elect)(struct kb *k);
-    void (*team_barrier)(struct kb *k, int threads); /* of the CTA's first ones */
+    void (*team_barrier)(struct kb *k, int threads), (*cluster_barrier)(struct kb *k); /* of the CTA's first threads; with TF_CLUSTER */
+    val (*neighbour)(struct kb *k, val pointer, val rank);
     val (*any)(struct kb *k, val cond); /* i1; NULL: by shuffles */
     val (*warp_sum)(struct kb *k, val x), (*warp_most)(struct kb *k, val x); /* i32; NULL: by shuffles */
     val (*uniform)(struct kb *k, val x), (*opaque)(struct kb *k, val x), (*held)(struct kb *k, val x); /* held: i32; NULL: x */

@@ -86,6 +86,16 @@ static void barrier(struct kb *k)
 {
     KB_CALL("llvm.nvvm.barrier.cta.sync.aligned.all", kb_i32(k, 0));
 }
+/* PTX ISA, "barrier.cluster": by all threads that have not left the kernel; what they wrote before is seen after. */
+static void cluster_barrier(struct kb *k)
+{
+    kb_intrinsic(k, "llvm.nvvm.barrier.cluster.arrive", NULL, 0, NULL, 0);
+    kb_intrinsic(k, "llvm.nvvm.barrier.cluster.wait", NULL, 0, NULL, 0);
+}
+static val neighbour(struct kb *k, val pointer, val rank)
+{
+    return KB_CALL("llvm.nvvm.mapa", pointer, rank);
+}
 static void warp_sync(struct kb *k) { KB_CALL("llvm.nvvm.bar.warp.sync", kb_i32(k, -1)); }
 
 static val shuffle_xor(struct kb *k, val x, int mask)
@@ -377,6 +387,8 @@ const struct target_ops target_ops_nvptx = {
     .grid_wait = grid_wait,
     .barrier = barrier,
     .warp_sync = warp_sync,
+    .cluster_barrier = cluster_barrier,
+    .neighbour = neighbour,
     .shuffle_xor = shuffle_xor,
     .shuffle = shuffle,
     .bulk_init = bulk_init,

@@ -59,7 +59,9 @@ static kvk_status check_manifest(const kvk_context *ctx, struct kernel *k, kvk_e
         status = read_tile(k, "tile_tokens", &k->tile_tokens, err);
     if (!status)
         status = read_tile(k, "image_heads", &k->image_heads, err);
-    return status ? status : read_tile(k, "image_padding", &k->image_padding, err);
+    if (!status)
+        status = read_tile(k, "image_padding", &k->image_padding, err);
+    return status ? status : read_tile(k, "neighbours", &k->neighbours, err);
 }
 
 static kvk_status find_entry(kvk_context *ctx, struct kernel *k, const char *kind,
@@ -114,7 +116,6 @@ static kvk_status load(kvk_context *ctx, struct kernel *k, const char *kind, kvk
                      "kernel %s: manifest: entry reduce has %d threads, no multiple of %d", k->name,
                      (int)k->reduce.threads, REDUCE_EIGHT);
     long long waits = 0;
-    object_get_int(&k->object, "last_joins", &k->last_joins);
     object_get_int(&k->object, "grid_wait", &waits);
     k->main.overlaps = k->reduce.overlaps = ctx->overlap && waits == 1;
     if (status && k->module) {

@@ -16,7 +16,13 @@ struct driver_entry {
     unsigned threads;      /* a CTA */
     unsigned shared_bytes; /* dynamic shared memory a CTA */
     int registers, local_bytes, static_shared_bytes, resident_ctas; /* as the driver reports; -1 unknown */
+    int pair_ctas;         /* that the device holds at once in clusters of two; 0: unknown, or it has none */
     int overlaps; /* its caller's: it waits itself for the kernels before it, and may be brought in while they end */
+};
+
+struct driver_grid {
+    unsigned ctas;
+    int pairs;             /* 1: in clusters of two, where pair_ctas has a number; ctas is even */
 };
 
 struct driver_device_info {
@@ -38,7 +44,7 @@ struct driver {
     /* `entry_line` is the value of an "entry" manifest line: KIND SYMBOL THREADS SHARED_BYTES [OFFSET]. */
     kvk_status (*entry)(void *device, void *module, const char *entry_line, struct driver_entry *out, kvk_error *err);
     /* params: the abi_* struct, copied before return. grid: CTAs, 1..2^31-1. */
-    kvk_status (*launch)(void *device, const struct driver_entry *entry, unsigned grid, const void *params, size_t bytes,
+    kvk_status (*launch)(void *device, const struct driver_entry *entry, struct driver_grid grid, const void *params, size_t bytes,
                          kvk_stream stream, kvk_error *err);
     kvk_status (*alloc)(void *device, size_t bytes, void **out, kvk_error *err);
     void (*free)(void *device, void *memory);

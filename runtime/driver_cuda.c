@@ -35,6 +35,7 @@ enum {
     JIT_ERROR_LOG_BYTES = 6,
     STREAM_NON_BLOCKING = 1,
     CAPTURE_RELAXED = 2,
+    ATTRIBUTE_CLUSTER = 4,              /* its dimensions */
     ATTRIBUTE_STREAM_SERIALIZATION = 6, /* programmatic */
     CAPTURES_OVERLAP = 12030,      /* driver version from which graphs take launches that overlap */
     STREAM_PER_THREAD = 2,         /* the last of the handles that are no pointers */
@@ -56,6 +57,7 @@ struct launch_attribute {
     int id, pad;
     union {
         int allowed;
+        unsigned cluster[3];
         char room[64];
     } value;
 };
@@ -65,12 +67,14 @@ struct launch_config {
     const struct launch_attribute *attributes;
     unsigned count;
 };
+typedef int clusters_fn(int *clusters, void *function, const struct launch_config *);
 typedef int launch_ex_fn(const struct launch_config *, void *function, void **params, void **extra);
 
 struct cuda {
     void *library;
     struct cuda_fn fn;
     launch_ex_fn *launch_ex; /* NULL: the driver has none, or not with all that is needed */
+    clusters_fn *clusters;   /* NULL with it */
     int version;
     int device;
     void *context;
@@ -117,7 +121,9 @@ static kvk_status cuda_load(struct cuda *c, kvk_error *err)
     if (code)
         return failed(c, code, "cuDriverGetVersion", err);
     void *launch_ex = c->version >= CAPTURES_OVERLAP ? dlsym(c->library, "cuLaunchKernelEx") : NULL;
+    void *clusters = launch_ex ? dlsym(c->library, "cuOccupancyMaxActiveClusters") : NULL;
     memcpy(&c->launch_ex, &launch_ex, sizeof launch_ex);
+    memcpy(&c->clusters, &clusters, sizeof clusters);
     return KVK_OK;
 }
 
@@ -361,6 +367,22 @@ static void unload(void *device, void *module)
     leave(c, pushed);
 }
 
+static const struct launch_attribute pairs = {ATTRIBUTE_CLUSTER, 0, {.cluster = {2, 1, 1}}};
+
+/* CTAs that the device holds at once in pairs: fewer than by themselves, where a group of
+** multiprocessors has an odd number of them. */
+static void report_pairs(struct cuda *c, struct driver_entry *out)
+{
+    int clusters = 0;
+    const struct launch_config config = {.grid = {2, 1, 1},
+                                         .block = {out->threads, 1, 1},
+                                         .shared = out->shared_bytes,
+                                         .attributes = &pairs,
+                                         .count = 1};
+    if (c->clusters && c->clusters(&clusters, out->function, &config) == CUDA_SUCCESS)
+        out->pair_ctas = 2 * clusters;
+}
+
 /* What the driver reports; a refused question is an unknown, not an error. */
 static void report(struct cuda *c, struct driver_entry *out)
 {
@@ -378,6 +400,7 @@ static void report(struct cuda *c, struct driver_entry *out)
     if (c->fn.occupancy(&out->resident_ctas, out->function, (int)out->threads, out->shared_bytes) !=
         CUDA_SUCCESS)
         out->resident_ctas = -1;
+    report_pairs(c, out);
 }
 
 /* A CTA may have so much; and the multiprocessor is to be split so that as many CTAs as the plan counts on fit: left
@@ -422,31 +445,37 @@ static int may_overlap(const struct cuda *c, const struct driver_entry *e, kvk_s
     return e->overlaps && c->launch_ex && (uintptr_t)stream > STREAM_PER_THREAD;
 }
 
-static kvk_status launch_overlapping(struct cuda *c, const struct driver_entry *e, unsigned grid,
-                                     void **extra, kvk_stream stream, kvk_error *err)
+static kvk_status launch_special(struct cuda *c, const struct driver_entry *e,
+                                 struct driver_grid grid, void **extra, kvk_stream stream,
+                                 kvk_error *err)
 {
-    const struct launch_attribute attribute = {ATTRIBUTE_STREAM_SERIALIZATION, 0, {1}};
-    const struct launch_config config = {.grid = {grid, 1, 1},
+    struct launch_attribute attributes[2];
+    unsigned count = 0;
+    if (grid.pairs)
+        attributes[count++] = pairs;
+    if (may_overlap(c, e, stream))
+        attributes[count++] = (struct launch_attribute){ATTRIBUTE_STREAM_SERIALIZATION, 0, {1}};
+    const struct launch_config config = {.grid = {grid.ctas, 1, 1},
                                          .block = {e->threads, 1, 1},
                                          .shared = e->shared_bytes,
                                          .stream = stream,
-                                         .attributes = &attribute,
-                                         .count = 1};
+                                         .attributes = attributes,
+                                         .count = count};
     INSIDE(c, "cuLaunchKernelEx", launch_ex(&config, e->function, NULL, extra), err);
 }
 
-static kvk_status launch(void *device, const struct driver_entry *e, unsigned grid,
+static kvk_status launch(void *device, const struct driver_entry *e, struct driver_grid grid,
                          const void *params, size_t bytes, kvk_stream stream, kvk_error *err)
 {
     struct cuda *c = device;
     void *extra[] = {LAUNCH_BUFFER, (void *)(uintptr_t)params, LAUNCH_BUFFER_BYTES, &bytes,
                      LAUNCH_END};
-    if (may_overlap(c, e, stream))
-        return launch_overlapping(c, e, grid, extra, stream, err);
-    INSIDE(
-        c, "cuLaunchKernel",
-        fn.launch(e->function, grid, 1, 1, e->threads, 1, 1, e->shared_bytes, stream, NULL, extra),
-        err);
+    if (grid.pairs || may_overlap(c, e, stream))
+        return launch_special(c, e, grid, extra, stream, err);
+    INSIDE(c, "cuLaunchKernel",
+           fn.launch(e->function, grid.ctas, 1, 1, e->threads, 1, 1, e->shared_bytes, stream, NULL,
+                     extra),
+           err);
 }
 
 static kvk_status alloc(void *device, size_t bytes, void **out, kvk_error *err)

@@ -314,14 +314,15 @@ static kvk_status entry(void *device, void *module, const char *line, struct dri
     return status;
 }
 
-static kvk_status launch(void *device, const struct driver_entry *e, unsigned grid,
+static kvk_status launch(void *device, const struct driver_entry *e, struct driver_grid grid,
                          const void *params, size_t bytes, kvk_stream stream, kvk_error *err)
 {
     struct hip *h = device;
     void *extra[] = {LAUNCH_BUFFER, (void *)(uintptr_t)params, LAUNCH_BUFFER_BYTES, &bytes,
                      LAUNCH_END};
     INSIDE(h, "hipModuleLaunchKernel",
-           launch(e->function, grid, 1, 1, e->threads, 1, 1, e->shared_bytes, stream, NULL, extra),
+           launch(e->function, grid.ctas, 1, 1, e->threads, 1, 1, e->shared_bytes, stream, NULL,
+                  extra),
            err);
 }
 

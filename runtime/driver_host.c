@@ -176,15 +176,15 @@ static kvk_status entry(void *device, void *module, const char *entry_line,
     return KVK_OK;
 }
 
-static kvk_status launch(void *device, const struct driver_entry *entry, unsigned grid,
+static kvk_status launch(void *device, const struct driver_entry *entry, struct driver_grid grid,
                          const void *params, size_t bytes, kvk_stream stream, kvk_error *err)
 {
     (void)stream, (void)bytes;
     const struct device *d = device;
-    if (!grid || grid > INT32_MAX)
-        return ERR(err, KVK_E_SHAPE, "grid: %u CTAs, 1 to 2147483647 accepted", grid);
+    if (!grid.ctas || grid.ctas > INT32_MAX)
+        return ERR(err, KVK_E_SHAPE, "grid: %u CTAs, 1 to 2147483647 accepted", grid.ctas);
     struct host_grid g = {.params = params,
-                          .ctas = grid,
+                          .ctas = grid.ctas,
                           .threads = entry->threads,
                           .shared_bytes = entry->shared_bytes,
                           .shared_at_end = d->mode == MODE_GUARD_END,

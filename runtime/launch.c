@@ -39,9 +39,9 @@ kvk_status launch_begin(const kvk_kernels *k, int kind, const void *args, size_t
     return status ? status : args_check(args, known, name, err);
 }
 
-kvk_status launch_entry(const kvk_kernels *k, const struct driver_entry *entry, int64_t grid,
-                        const void *params, size_t bytes, kvk_stream stream, const char *where,
-                        kvk_error *err)
+kvk_status launch_clusters(const kvk_kernels *k, const struct driver_entry *entry, int64_t grid,
+                           int pairs, const void *params, size_t bytes, kvk_stream stream,
+                           const char *where, kvk_error *err)
 {
     if (grid > LAUNCH_GRID_MOST)
         return error_set(err, KVK_E_SHAPE, where,
@@ -49,8 +49,15 @@ kvk_status launch_entry(const kvk_kernels *k, const struct driver_entry *entry, 
                          LAUNCH_GRID_MOST);
     if (grid <= 0)
         return KVK_OK;
-    return k->ctx->driver->launch(k->ctx->device, entry, (unsigned)grid, params, bytes, stream,
-                                  err);
+    const struct driver_grid all = {.ctas = (unsigned)grid, .pairs = pairs};
+    return k->ctx->driver->launch(k->ctx->device, entry, all, params, bytes, stream, err);
+}
+
+kvk_status launch_entry(const kvk_kernels *k, const struct driver_entry *entry, int64_t grid,
+                        const void *params, size_t bytes, kvk_stream stream, const char *where,
+                        kvk_error *err)
+{
+    return launch_clusters(k, entry, grid, 0, params, bytes, stream, where, err);
 }
 
 static kvk_status stride_check(int64_t stride, int64_t least, int64_t multiple, const char *name,

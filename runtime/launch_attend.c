@@ -119,7 +119,7 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
         status = decode_measure(k, a, &d, __func__, err);
     if (status)
         return status;
-    const struct launch_image image = launch_image(k, &a->pool, &pool);
+    const struct launch_image image = launch_image(k, &a->pool, &pool, d.heads);
     int direct = d.splits == 1; /* else reduce finishes rows of several splits */
     const struct abi_decode p = {
         .cache = (uintptr_t)a->pool.data,
@@ -159,14 +159,15 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
         .spread = d.spread,
         .spare = d.spread ? d.spread - (int32_t)a->sequences : 0,
         .least = d.least,
+        .cluster_log = d.pairs,
     };
-    int64_t grid = d.base / a->sequences * d.slots;
+    int64_t grid = d.base / a->sequences * d.grid_slots;
     status = grid > LAUNCH_GRID_MOST
                  ? launch_range(grid, "the grid", 1, LAUNCH_GRID_MOST, __func__, err)
                  : KVK_OK;
     if (!status)
-        status = launch_entry(k, &k->kernel[KIND_DECODE]->main, grid, &p, sizeof p, stream,
-                              __func__, err);
+        status = launch_clusters(k, &k->kernel[KIND_DECODE]->main, grid, d.pairs, &p, sizeof p,
+                                 stream, __func__, err);
     return status || direct || d.joined ? status
                                         : launch_reduce(k, a, &d, &rows[1], stream, __func__, err);
 }

@@ -60,10 +60,10 @@ static struct launch_image image_native(const kvk_kernels *k, const struct kvk_p
 }
 
 struct launch_image launch_image(const kvk_kernels *k, const struct kvk_pool *pool,
-                                 const struct launch_pool *s)
+                                 const struct launch_pool *s, int32_t heads)
 {
     const struct page_facts *p = &k->pages;
-    struct launch_image image = {.heads = launch_image_heads(k)};
+    struct launch_image image = {.heads = heads};
     if (!k->kernel[KIND_DECODE]->image_heads)
         return image;
     if (p->native)

@@ -13,8 +13,11 @@
 ** Workspace: a split CTA writes at most `rows` query rows, and there are at most `target` of them
 ** wherever something is split, so partial rows never exceed target * rows: the bound does not grow
 ** with the context or with the batch. Behind them is the map, a pair of numbers a sequence, for the
-** reduction; or, where the last CTA of a row's splits joins them, a word for each group of CTAs
+** reduction; or, where the last CTAs of a row's splits join them, a word for each group of CTAs
 ** that share rows (there are at most half as many as CTAs aimed at).
+**
+** Where sequences have two splits on the average, CTAs are launched in pairs that join theirs in
+** their shared memory.
 **
 ** A batch-invariant decode is cut every INVARIANT_TOKENS tokens of a sequence instead, and always
 ** merged by reduce, so that no sum of a row has an order that depends on anything but its own
@@ -35,8 +38,9 @@ enum {
     MAP_BYTES = 8,
     WORD_BYTES = 8,
     JOINED_SPLITS = 16,      /* of a row on the average, and */
-    JOINED_BYTES = 32 << 10, /* of partial rows a CTA, that its last may join by itself */
+    JOINED_BYTES = 34 << 10, /* of partial rows a CTA, that its last may join by itself */
     WORKSPACE_ALIGNMENT = 16,
+    LEAST_PIECE = 2 << 10,   /* bytes of a page that are worth a copy */
     EIGHT = 8 /* threads of a reduction that take neighbouring dims */
 };
 
@@ -60,9 +64,16 @@ static int64_t target_ctas(const kvk_kernels *k)
 }
 
 /* Tokens a CTA takes a step: warps that take other KV heads take no other tokens. */
-static int64_t decode_tile(const kvk_kernels *k)
+static int64_t decode_tile(const kvk_kernels *k, int32_t heads)
 {
-    return k->kernel[KIND_DECODE]->tile_tokens / launch_image_heads(k);
+    return k->kernel[KIND_DECODE]->tile_tokens / heads;
+}
+
+/* Two splits of a row cost no second launch, and no CTA of the device idles for it. */
+static int can_pair(const kvk_kernels *k)
+{
+    const struct kernel *kernel = k->kernel[KIND_DECODE];
+    return kernel->neighbours > 1 && kernel->image_heads && kernel->main.pair_ctas >= target_ctas(k);
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -76,13 +87,15 @@ static int32_t least_steps(const kvk_kernels *k)
 static void choose_splits(const kvk_kernels *k, int64_t sequences, int64_t context,
                           struct decode_shape *d)
 {
-    int64_t by_context = context / (least_steps(k) * decode_tile(k));
+    int64_t by_context = context / (least_steps(k) * decode_tile(k, d->heads));
     int64_t slots = target_ctas(k) / (d->base / sequences), splits = slots / sequences;
+    int pairs = can_pair(k) && splits == 2;
     d->splits = 1;
-    if (by_context < FEWEST_SPLITS || splits < 2)
+    if (by_context < (pairs ? 2 : FEWEST_SPLITS) || splits < 2)
         return;
     splits = least(least(splits, by_context), MAX_SPLITS);
     d->splits = (int32_t)splits;
+    d->pairs = pairs;
     if (sequences > MOST_SPREAD || context > INT32_MAX / sequences)
         return;
     slots = least(slots, sequences * least(by_context, MAX_SPLITS));
@@ -99,7 +112,7 @@ static int64_t partial_bytes(const kvk_kernels *k)
 /* Where a batch-invariant decode is cut: whole steps of this kernel. */
 static int64_t invariant_tokens(const kvk_kernels *k)
 {
-    int64_t tile = decode_tile(k);
+    int64_t tile = decode_tile(k, launch_image_heads(k));
     return ceil_div(INVARIANT_TOKENS, tile) * tile;
 }
 
@@ -179,8 +192,8 @@ static int few_to_join(const kvk_kernels *k, int64_t sequences, const struct dec
 {
     const struct kernel *kernel = k->kernel[KIND_DECODE];
     int64_t splits = ceil_div(d->spread, sequences);
-    int64_t rows = least(kernel->rows, d->tokens * k->shape.gqa) * launch_image_heads(k);
-    return kernel->last_joins && splits <= JOINED_SPLITS &&
+    int64_t rows = least(kernel->rows, d->tokens * k->shape.gqa) * d->heads;
+    return kernel->neighbours && splits <= JOINED_SPLITS &&
            splits * rows * partial_bytes(k) <= JOINED_BYTES;
 }
 
@@ -202,8 +215,10 @@ static kvk_status decode_splits(const kvk_kernels *k, const struct kvk_decode_ar
             d->spread = 0;
         }
     }
-    d->joined = d->spread && few_to_join(k, a->sequences, d);
+    d->pairs = d->pairs && d->spread;
+    d->joined = d->spread && (d->pairs || few_to_join(k, a->sequences, d));
     d->slots = d->spread ? d->spread : a->sequences * d->splits;
+    d->grid_slots = d->slots + (d->pairs && d->slots % 2);
     if (__builtin_mul_overflow(d->slots, d->rows / a->sequences, &d->places))
         d->places = INT64_MAX;
     return d->splits > 1 ? workspace_check(k, a, d, where, err) : KVK_OK;
@@ -224,6 +239,20 @@ static int64_t row_blocks(const kvk_kernels *k)
     return ceil_div(dims / wide, EIGHT);
 }
 
+/* KV heads a CTA: the fewer, the fewer are the splits of a row that must be joined; but pages of other layouts than native
+** come in one piece only where a CTA takes all heads. */
+static int32_t choose_heads(const kvk_kernels *k, const struct kvk_decode_args *a, int64_t tiles)
+{
+    int32_t heads = launch_image_heads(k);
+    if (!k->pages.native || !k->kernel[KIND_DECODE]->neighbours || a->batch_invariant || a->splits)
+        return heads;
+    int64_t room = target_ctas(k) / 2 / tiles; /* for two splits */
+    while (heads > 1 && (heads / 2) * k->pages.record_bytes >= LEAST_PIECE &&
+           a->sequences * (k->shape.kv_heads / (heads / 2)) <= room)
+        heads /= 2;
+    return heads;
+}
+
 kvk_status decode_measure(const kvk_kernels *k, const struct kvk_decode_args *a,
                           struct decode_shape *d, const char *where, kvk_error *err)
 {
@@ -238,7 +267,8 @@ kvk_status decode_measure(const kvk_kernels *k, const struct kvk_decode_args *a,
     if (status)
         return status;
     int64_t tiles = ceil_div(d->tokens * k->shape.gqa, k->kernel[KIND_DECODE]->rows);
-    int64_t heads = k->shape.kv_heads / launch_image_heads(k);
+    d->heads = choose_heads(k, a, tiles);
+    int64_t heads = k->shape.kv_heads / d->heads;
     if (__builtin_mul_overflow(a->sequences * heads, tiles, &d->base) ||
         __builtin_mul_overflow(a->sequences * d->tokens, (int64_t)k->shape.query_heads, &d->rows) ||
         d->base > LAUNCH_GRID_MOST || d->rows > LAUNCH_GRID_MOST / row_blocks(k))

@@ -13,7 +13,10 @@ struct decode_shape {
     int64_t slots, places;      /* parts of sequences, partial rows */
     int32_t splits, split_tokens;
     int32_t spread, least;      /* slots that sequences share by their lengths, or 0; steps of a split */
-    int32_t joined;             /* 1: no reduction is launched, the last CTA of a row's splits joins them */
+    int32_t joined;             /* 1: no reduction is launched, the last CTAs of a row's splits join them */
+    int32_t pairs;              /* 1: CTAs of neighbouring slots are clusters */
+    int32_t heads;              /* KV heads a CTA */
+    int64_t grid_slots;         /* slots of whole clusters */
     int64_t behind;             /* bytes from the workspace to the map or the words of joined splits, or 0 */
     int32_t ways_log;           /* of its reduction */
     int64_t eights;             /* of threads that the reduction needs */

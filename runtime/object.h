@@ -19,7 +19,8 @@
 **   tile_tokens N        decode: tokens a CTA takes a step; splits are multiples of it
 **   image_heads N        decode by images of pages: KV heads a CTA takes at most, a divisor of tile_tokens
 **   image_padding N      bytes after every four token rows of an image, where a CTA takes that many
-**   last_joins 1         decode: the last CTA of a row's splits joins them where it is given `arrivals`
+**   neighbours N         decode: the last CTA of a row's splits, or cluster of up to N of them, joins them where the launch
+**                        gives it `arrivals`; else they are for the entry `reduce`
 **   grid_wait 1          every entry begins by waiting for the kernels before it on its stream (kb_grid_wait)
 **   layout.FIELD N       slot_bytes, slot_alignment, key_offset, key_bytes, value_offset, value_bytes, record_bytes (soa:
 **                        data record; native: head block), fields, field_offset.I (aos: in the slot; native: in the
@@ -35,7 +36,7 @@
 
 #include "kvkiln.h"
 
-enum { KVK_ABI_VERSION = 6, KVK_OBJECT_VERSION = 1 };
+enum { KVK_ABI_VERSION = 7, KVK_OBJECT_VERSION = 1 };
 
 /* Parts of a parsed object; all pointers lie inside the parsed buffer. Texts are NUL-terminated there. */
 struct object {

@@ -61,31 +61,31 @@ static void unrotate(struct kb *k, const struct attend *a, struct attend_sums *s
     attend_unrotate(K, a, &u, s);
 }
 
-/* Rows of the CTA, some of which may not exist. */
-static val row_count(struct kb *k, const struct plan *p, const struct place *w)
-{
-    if (p->images)
-        return kb_muli(K, w->image.heads, p->rows);
-    return kb_smin(K, kb_sub(K, w->rows.count, w->rows.first), kb_i32(K, p->rows));
-}
+static int log2_of(int x) { return x > 1 ? 1 + log2_of(x / 2) : 0; }
 
-static val word_of(struct kb *k, const void *data) { return place_word(K, data); }
-
-static void join_warps(struct kb *k, const struct attend *a, const struct place *w,
+static void join_warps(struct kb *k, const struct attend *a, struct place *w,
                        struct attend_sums *s, val index, val buffers)
 {
+    const struct plan *p = a->plan;
     struct attend_join to = {.index = index, .find_row = find_row, .data = w};
-    to.rows = row_count(K, a->plan, w);
-    to.set = a->plan->images ? to.rows : kb_i32(K, a->plan->rows);
-    to.groups = a->plan->images ? w->image.groups : kb_i32(K, a->plan->token_warps);
+    struct mates mates;
+    if (p->neighbours) {
+        mates = place_mates(K, w);
+        to.mates = &mates;
+        to.arrives = kb_not(K, kb_is_null(K, kb_param(K, "arrivals")));
+    }
+    to.exist = kb_smin(K, kb_sub(K, w->rows.count, w->rows.first), kb_i32(K, p->rows));
+    to.rows = p->images ? kb_mul(K, to.exist, w->image.heads) : to.exist;
+    to.set = kb_i32(K, p->rows);
+    to.groups_log = kb_i32(K, log2_of(p->token_warps));
+    if (p->images) {
+        to.set = kb_mul(K, to.set, w->image.heads);
+        to.groups_log = kb_sub(K, to.groups_log, w->image.shift);
+    }
     to.split = w->share.split;
     to.count = w->share.count;
-    if (a->plan->last_joins) {
-        to.arrives = place_arrives(K, w);
-        to.word = word_of;
-    }
-    if (a->plan->turn_rows)
-        unrotate(K, a, s, to.rows, index, buffers);
+    if (p->turn_rows)
+        unrotate(K, a, s, to.exist, index, buffers);
     attend_join(K, a, s, &to, buffers);
 }
 
@@ -147,7 +147,7 @@ void template_decode(struct kb *k)
     fetch_query(K, &w, tile, &reader);
     attend_table(K, &a, w.share.sequence);
     place_tell(K, &w);
-    if (p->last_joins)
+    if (p->neighbours)
         place_arrive(K, &w);
     place_range(K, &a, &w, &steps, &start, &end);
     if (p->images && p->bulk)

@@ -7,10 +7,13 @@
 ** second half of every lane's run, so that the buffer is half as large. The warps' references and
 ** denominators lie behind them. Joining by rows in a loop, and not by registers, keeps the code short
 ** (it is a fifth of the kernel otherwise) and the stores of a warp next to each other.
+**
+** CTAs of a cluster that have splits of one sequence share its rows: each reads its own ones from the
+** shared memory of all. What a sequence's further clusters have meets in the workspace, and the last
+** of them goes through the same loop once more.
 */
 #include "part_output.h"
 
-#include "part_arrive.h"
 #include "part_splits.h"
 #include "part_words.h"
 
@@ -21,11 +24,11 @@ struct join {
     int run, columns; /* dims of a lane's run, dims of a row, in a pass */
     int wide;         /* dims a thread takes at once */
     int pass;
-    val phase; /* i32: OWN, then, by the last CTA, so many passes over partial results; NULL: OWN only */
-    val single; /* i1: rows have one split */
+    val phase; /* i32: OWN, then, by the last cluster, so many passes over partial results; NULL: OWN only */
+    val single; /* i1: rows are finished after OWN */
 };
 
-enum { OWN, SPLITS };
+enum { OWN, SPLITS, WARP = 32 };
 
 static struct join begin(struct kb *k, const struct attend *a, const struct attend_join *to,
                          val buffers)
@@ -107,42 +110,55 @@ static val dim_of(struct kb *k, const struct join *j, val row, val at)
     return words_dim(K, p, turn, y, own);
 }
 
-/* What the warps left of a row, or what CTAs did. */
-static struct splits_row parts_of(struct kb *k, const struct join *j, const struct attend_row *r,
-                                  val row, val at, val dim)
+/* What the warps left of a row, those of all mates. */
+static struct splits_row own_parts(struct kb *k, const struct join *j, val row, val at)
 {
-    int row_bytes = j->columns * 4, value_bytes = j->a->plan->geo.value_head_size * 4;
-    struct splits_row own = {.wide = j->wide, .count = j->to->groups};
+    int row_bytes = j->columns * 4;
+    struct splits_row own = {.wide = j->wide};
     val line = kb_offset(K, j->rows, kb_muli(K, row, row_bytes));
     own.values = kb_offset(K, line, kb_shli(K, at, 2));
     own.facts = kb_offset(K, j->facts, kb_shli(K, row, 3));
     own.values_bytes = kb_muli(K, j->to->set, row_bytes);
     own.fact_bytes = kb_shli(K, j->to->set, 3);
-    if (!j->phase)
-        return own;
-    val is_own = kb_icmpi(K, KB_EQ, j->phase, OWN),
-        v = kb_offset(K, r->partial, kb_shli(K, dim, 2));
-    val a = kb_generic(K, own.values), b = kb_generic(K, v);
-    own.values = kb_select(K, is_own, a, b);
-    a = kb_generic(K, own.facts);
-    b = kb_generic(K, r->facts);
-    own.facts = kb_select(K, is_own, a, b);
-    own.values_bytes = kb_select(K, is_own, own.values_bytes, kb_i32(K, value_bytes));
-    own.fact_bytes = kb_select(K, is_own, own.fact_bytes, kb_i32(K, 8));
-    own.count = kb_select(K, is_own, own.count, j->to->count);
+    own.count = kb_shl(K, kb_i32(K, 1), j->to->groups_log);
     return own;
 }
 
-/* For whoever joins the splits. */
+/* The same, or what clusters left. */
+static struct splits_row parts_of(struct kb *k, const struct join *j, const struct attend_row *r,
+                                  val row, val at, val dim)
+{
+    const struct mates *m = j->to->mates;
+    int value_bytes = j->a->plan->geo.value_head_size * 4;
+    struct splits_row own = own_parts(K, j, row, at);
+    if (!j->phase)
+        return own;
+    own.shared = kb_icmpi(K, KB_EQ, j->phase, OWN);
+    own.base = kb_generic(K, j->rows);
+    own.rank = m->first;
+    val a = kb_generic(K, own.values), b = kb_offset(K, r->partial, kb_shli(K, dim, 2));
+    b = kb_generic(K, b);
+    own.values = kb_select(K, own.shared, a, b);
+    a = kb_generic(K, own.facts);
+    b = kb_generic(K, r->facts);
+    own.facts = kb_select(K, own.shared, a, b);
+    own.values_bytes = kb_select(K, own.shared, own.values_bytes, kb_i32(K, value_bytes));
+    own.fact_bytes = kb_select(K, own.shared, own.fact_bytes, kb_i32(K, 8));
+    own.count = kb_select(K, own.shared, kb_mul(K, own.count, m->count), m->parts);
+    own.log = kb_select(K, own.shared, j->to->groups_log, kb_i32(K, 31));
+    return own;
+}
+
+/* For whoever joins the splits, or the clusters' parts. */
 static void write_part(struct kb *k, const struct join *j, const struct attend_row *r,
                        const struct splits_sum *s, val dim)
 {
-    val split = j->to->split;
+    val part = j->to->mates ? j->to->mates->part : j->to->split;
     val all = j->wide > 1 ? kb_vec(K, s->x, j->wide) : s->x[0];
-    val at = kb_offset(K, r->partial, kb_muli(K, split, j->a->plan->geo.value_head_size * 4));
+    val at = kb_offset(K, r->partial, kb_muli(K, part, j->a->plan->geo.value_head_size * 4));
     kb_store(K, all, kb_offset(K, at, kb_shli(K, dim, 2)), 4 * j->wide);
     struct kb_if first = kb_if(K, kb_icmpi(K, KB_EQ, dim, 0));
-    val fact = kb_offset(K, r->facts, kb_shli(K, split, 3));
+    val fact = kb_offset(K, r->facts, kb_shli(K, part, 3));
     kb_store(K, s->m, fact, 4);
     kb_store(K, s->l, kb_offseti(K, fact, 4), 4);
     kb_endif(K, &first);
@@ -168,22 +184,42 @@ static void write(struct kb *k, const struct join *j, val row, val at)
     kb_endif(K, &exists);
 }
 
+/* The thread's i-th item of all mates'. They take warps' worth of items in turn. */
+static val item(struct kb *k, const struct join *j, val i)
+{
+    const struct mates *m = j->to->mates;
+    if (!m)
+        return i;
+    val lane = kb_remi(K, i, WARP), warp = kb_divi(K, i, WARP);
+    val all = kb_add(K, kb_mul(K, warp, m->count), m->own);
+    return kb_add(K, kb_muli(K, all, WARP), lane);
+}
+
+/* Place of an existing row in the buffers, where each KV head has as many as the plan. */
+static val place(struct kb *k, const struct join *j, val row)
+{
+    val head = kb_udiv(K, row, j->to->exist);
+    val own = kb_sub(K, row, kb_mul(K, head, j->to->exist));
+    return kb_add(K, kb_muli(K, head, j->a->plan->rows), own);
+}
+
 static void write_rows(struct kb *k, const struct join *j)
 {
     int columns = j->columns / j->wide;
     val i = kb_tid(K);
     struct kb_loop loop;
     kb_loop_begin(K, &loop, &i, 1);
-    kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, i, kb_muli(K, j->to->rows, columns)));
+    val it = item(K, j, i);
+    kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, it, kb_muli(K, j->to->rows, columns)));
     loop.rolled = true;
-    val row = kb_divi(K, i, columns);
-    val at = kb_sub(K, i, kb_muli(K, row, columns));
-    write(K, j, row, kb_muli(K, at, j->wide));
+    val row = kb_divi(K, it, columns);
+    val at = kb_sub(K, it, kb_muli(K, row, columns));
+    write(K, j, place(K, j, row), kb_muli(K, at, j->wide));
     i = kb_addi(K, i, j->a->plan->warps * kb_warp_size(K));
     kb_loop_end(K, &loop);
 }
 
-/* The CTA's rows; then, by the last of the CTAs that share them, all their splits. */
+/* The mates' rows; then, by the last of the clusters that share them, all their parts. */
 static void write_phases(struct kb *k, struct join *j)
 {
     int phases = SPLITS + plan_join_passes(j->a->plan);
@@ -194,13 +230,25 @@ static void write_phases(struct kb *k, struct join *j)
     loop.rolled = true;
     write_rows(K, j);
     val own = kb_icmpi(K, KB_EQ, j->phase, OWN), next = kb_addi(K, j->phase, 1);
-    val over = kb_select(K, own, kb_i32(K, phases), next);
-    struct kb_if arrives = kb_if(K, kb_and(K, own, j->to->arrives));
-    val last = arrive_last(K, j->to->word(K, j->to->data), j->to->count);
-    val after = kb_select(K, last, next, kb_i32(K, phases));
+    struct kb_if first = kb_if(K, own);
+    kb_cluster_barrier(K); /* nobody reads the CTA's sums any more, and all parts are written */
+    val over = kb_i32(K, phases);
+    struct kb_if arrives = kb_if(K, kb_and(K, kb_not(K, j->single), j->to->arrives));
+    val last = arrive_last(K, j->to->mates);
+    val after = kb_select(K, last, next, over);
     kb_endif(K, &arrives);
-    j->phase = kb_merge(K, &arrives, after, over);
+    after = kb_merge(K, &arrives, after, over);
+    kb_endif(K, &first);
+    j->phase = kb_merge(K, &first, after, next);
     kb_loop_end(K, &loop);
+}
+
+static void barrier(struct kb *k, const struct attend_join *to)
+{
+    if (to->mates)
+        kb_cluster_barrier(K);
+    else
+        kb_barrier(K);
 }
 
 void attend_join(struct kb *k, const struct attend *a, const struct attend_sums *s,
@@ -208,12 +256,15 @@ void attend_join(struct kb *k, const struct attend *a, const struct attend_sums 
 {
     struct join j = begin(K, a, to, buffers);
     int passes = plan_join_passes(a->plan);
-    j.single = kb_icmpi(K, KB_EQ, to->count, 1);
+    j.single = kb_icmpi(K, KB_EQ, to->mates ? to->mates->parts : to->count, 1);
     for (j.pass = 0; j.pass < passes; j.pass++) {
-        kb_barrier(K); /* all have read what was in the buffers */
+        if (j.pass)
+            barrier(K, to);
+        else
+            kb_barrier(K); /* all warps have read what was in the buffers */
         put(K, &j, s);
-        kb_barrier(K);
-        if (to->arrives && j.pass == passes - 1)
+        barrier(K, to);
+        if (to->mates && j.pass == passes - 1)
             write_phases(K, &j);
         else
             write_rows(K, &j);

@@ -5,10 +5,11 @@
 #ifndef KVKILN_PART_OUTPUT_H
 #define KVKILN_PART_OUTPUT_H
 
+#include "part_arrive.h"
 #include "part_attend.h"
 
 /* part_join.c, decode: joins the token warps' sums and writes the CTA's rows, finished (`single`) or as partial results
-** (part_splits.h) for template_reduce or for the last CTA of those that share the rows. */
+** (part_splits.h) for template_reduce or for the last cluster of those that share the rows. */
 struct attend_row {
     val valid;                /* i1: the row exists */
     val head;                 /* i32 query head, for the sink */
@@ -17,11 +18,11 @@ struct attend_row {
 };
 struct attend_join {
     val index;                /* i32: this warp's place among the token warps */
-    val rows;                 /* i32: of the CTA; some may not exist */
-    val groups, set;          /* i32: so many sets of rows are joined; rows of a set */
+    val exist, rows;          /* i32: rows of the plan's that exist; of all warps' KV heads */
+    val groups_log, set;      /* i32: 2^groups_log sets of rows are joined; rows of a set */
     val split, count;         /* i32: of a row */
-    val arrives;              /* i1: its CTAs count themselves, and the last joins the splits; NULL: none does */
-    val (*word)(struct kb *k, const void *data); /* where */
+    struct mates *mates;      /* NULL: all splits are for template_reduce */
+    val arrives;              /* (i1): these count themselves, and the last join the rest */
     void (*find_row)(struct kb *k, const void *data, val row, struct attend_row *out);
     const void *data;
 };

@@ -4,7 +4,6 @@
 */
 #include "part_place.h"
 
-#include "part_arrive.h"
 #include "part_query.h"
 
 /* Fills what the CTA's number alone tells; heads: of KV heads a CTA takes, the launch's blocks. */
@@ -17,10 +16,13 @@ static void find(struct kb *k, struct place *w, val cta)
     w->rows.tokens = kb_param(K, "query_tokens");
     w->rows.count = kb_muli(K, w->rows.tokens, p->geo.gqa);
     w->tiles = kb_divi(K, kb_addi(K, w->rows.count, p->rows - 1), p->rows);
-    val rest = kb_udiv(K, cta, w->blocks);
-    w->block = kb_sub(K, cta, kb_mul(K, rest, w->blocks));
-    w->slot = kb_udiv(K, rest, w->tiles);
-    w->tile = kb_sub(K, rest, kb_mul(K, w->slot, w->tiles));
+    val log = kb_param(K, "cluster_log"), cluster = kb_lshr(K, cta, log);
+    val rest = kb_udiv(K, cluster, w->blocks);
+    w->block = kb_sub(K, cluster, kb_mul(K, rest, w->blocks));
+    val slots = kb_udiv(K, rest, w->tiles);
+    w->tile = kb_sub(K, rest, kb_mul(K, slots, w->tiles));
+    w->rank = kb_sub(K, cta, kb_shl(K, cluster, log));
+    w->slot = kb_add(K, kb_shl(K, slots, log), w->rank);
 }
 
 struct place place_find(struct kb *k)
@@ -45,8 +47,11 @@ static struct share equal_share(struct kb *k, val slot)
     struct share s = {.sequence = kb_udiv(K, slot, splits), .count = splits};
     s.place = kb_mul(K, s.sequence, splits);
     s.split = kb_sub(K, slot, s.place);
-    val at = kb_shli(K, kb_zext(K, s.sequence, KB_I64), 2);
+    val sequences = kb_param(K, "sequences"), last = kb_addi(K, sequences, -1);
+    val at = kb_shli(K, kb_zext(K, kb_smin(K, s.sequence, last), KB_I64), 2);
     s.length = kb_load(K, KB_I32, kb_offset(K, kb_param(K, "lengths"), at), 4);
+    val exists = kb_icmp(K, KB_SLT, s.sequence, sequences); /* clusters are whole */
+    s.sequence = kb_select(K, exists, s.sequence, kb_i32(K, -1));
     return s;
 }
 
@@ -75,26 +80,42 @@ static val word_of(struct kb *k, const struct place *w, val sequence)
     return kb_offset(K, kb_param(K, "arrivals"), kb_shli(K, kb_zext(K, group, KB_I64), 3));
 }
 
-/* Found once more, from a number of which it is not known that it is the CTA's: registers of the steps are not for
-** it. */
-val place_word(struct kb *k, const struct place *w)
+/* From the numbers of a slot and its part of the sequence. */
+static struct mates mates(struct kb *k, const struct place *w)
 {
-    struct place again = *w;
-    find(K, &again, kb_opaque(K, kb_cta(K)));
-    return word_of(K, &again, w->share.sequence);
+    struct mates m;
+    val log = kb_param(K, "cluster_log"), none = kb_i32(K, 0);
+    val ctas = kb_shl(K, kb_i32(K, 1), log), split = w->share.split, count = w->share.count;
+    val before = kb_sub(K, w->rank, split), behind = kb_add(K, before, count);
+    m.first = kb_smax(K, before, none);
+    m.count = kb_sub(K, kb_smin(K, behind, ctas), m.first);
+    m.own = kb_sub(K, w->rank, m.first);
+    val begin = kb_sub(K, w->slot, split), end = kb_addi(K, kb_add(K, begin, count), -1);
+    val cluster = kb_lshr(K, begin, log);
+    m.part = kb_sub(K, kb_lshr(K, w->slot, log), cluster);
+    m.parts = kb_addi(K, kb_sub(K, kb_lshr(K, end, log), cluster), 1);
+    return m;
 }
 
-val place_arrives(struct kb *k, const struct place *w)
+/* Found once more, from a number of which it is not known that it is the CTA's: registers of the steps are not for
+** it. */
+struct mates place_mates(struct kb *k, struct place *w)
 {
-    val several = kb_icmpi(K, KB_SGT, kb_opaque(K, w->share.count), 1);
-    return kb_and(K, several, kb_not(K, kb_is_null(K, kb_param(K, "arrivals"))));
+    find(K, w, kb_opaque(K, kb_cta(K)));
+    struct mates m = mates(K, w);
+    m.word = word_of(K, w, w->share.sequence);
+    return m;
 }
 
 void place_arrive(struct kb *k, struct place *w)
 {
     const struct plan *p = kb_plan(k);
+    struct mates m = mates(K, w);
     val one = kb_icmpi(K, KB_EQ, kb_tid(K), p->threads - 1); /* of the warp with least to do */
-    struct kb_if begins = kb_if(K, kb_and(K, place_arrives(K, w), one));
+    val several = kb_icmpi(K, KB_SGT, m.parts, 1), first = kb_icmpi(K, KB_EQ, m.own, 0);
+    val joined = kb_not(K, kb_is_null(K, kb_param(K, "arrivals")));
+    several = kb_and(K, several, joined);
+    struct kb_if begins = kb_if(K, kb_and(K, kb_and(K, several, first), one));
     arrive_begin(K, word_of(K, w, w->share.sequence));
     kb_endif(K, &begins);
 }

@@ -5,6 +5,7 @@
 #ifndef KVKILN_PART_PLACE_H
 #define KVKILN_PART_PLACE_H
 
+#include "part_arrive.h"
 #include "part_image.h"
 #include "part_rows.h"
 #include "part_spread.h"
@@ -14,6 +15,7 @@ struct place {
     struct rows rows;
     val block, blocks; /* of KV heads: which of them, how many */
     val slot;    /* of a part of a sequence: its place in the grid */
+    val rank;    /* of the CTA in its cluster: neighbouring slots of one tile and block are one */
     struct share share;
     val tile, tiles; /* of query rows of a sequence and a KV head */
     struct image image; /* where the plan has images: a CTA then takes some KV heads at once */
@@ -25,10 +27,9 @@ struct place place_find(struct kb *k);
 void place_look_up(struct kb *k, struct place *w, const struct spread *s);
 /* For the reduction: where the sequence's partial results begin, and how many splits they are of. */
 void place_tell(struct kb *k, const struct place *w);
-/* plan->last_joins: the CTAs that share rows count themselves; by all threads. At the end: i1, they do; where. */
+/* plan->neighbours: before the work, and after. */
 void place_arrive(struct kb *k, struct place *w);
-val place_arrives(struct kb *k, const struct place *w);
-val place_word(struct kb *k, const struct place *w);
+struct mates place_mates(struct kb *k, struct place *w);
 /* Visible keys of the lane's rows; [start, end) of this split, no further than any row sees. */
 void place_range(struct kb *k, struct attend *a, const struct place *w, const struct spread *s, val *start, val *end);
 

@@ -45,6 +45,16 @@ static void gain(struct kb *k, const struct splits_row *r, struct splits_sum *s,
     }
 }
 
+/* Bytes from the own memory of part `i` to where it lies; *i becomes its place there. */
+static val distance(struct kb *k, const struct splits_row *r, val *i)
+{
+    val cta = kb_lshr(K, *i, r->log);
+    val to = kb_neighbour(K, r->base, kb_add(K, r->rank, cta));
+    val bytes = kb_distance(K, r->base, to);
+    *i = kb_sub(K, *i, kb_shl(K, cta, r->log));
+    return kb_select(K, r->shared, bytes, kb_i64(K, 0));
+}
+
 struct splits_sum splits_chain(struct kb *k, const struct splits_row *r, val first, val step)
 {
     int type = r->wide > 1 ? KB_VEC(KB_F32, r->wide) : KB_F32;
@@ -59,9 +69,15 @@ struct splits_sum splits_chain(struct kb *k, const struct splits_row *r, val fir
     val m[AHEAD], l[AHEAD], values[AHEAD], zero = kb_const(K, type, 0);
     for (int u = 0; u < AHEAD; u++) {
         val inside = kb_icmp(K, KB_SLT, c.i, r->count), at = kb_smin(K, c.i, last);
-        val fact = kb_offset(K, r->facts, kb_mul(K, at, r->fact_bytes));
-        val both = kb_load(K, KB_VEC(KB_F32, 2), fact, 8);
-        val v = kb_offset(K, r->values, kb_mul(K, at, r->values_bytes));
+        val facts = r->facts, v = r->values;
+        if (r->rank) {
+            val bytes = distance(K, r, &at);
+            facts = kb_offset(K, facts, bytes);
+            v = kb_offset(K, v, bytes);
+        }
+        facts = kb_offset(K, facts, kb_mul(K, at, r->fact_bytes));
+        val both = kb_load(K, KB_VEC(KB_F32, 2), facts, 8);
+        v = kb_offset(K, v, kb_mul(K, at, r->values_bytes));
         v = kb_load(K, type, v, 4 * r->wide);
         m[u] = kb_select(K, inside, kb_extract(K, both, 0), nothing(k));
         l[u] = kb_select(K, inside, kb_extract(K, both, 1), kb_f32(K, 0));

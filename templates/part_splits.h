@@ -21,6 +21,9 @@ struct splits_row {
     val values_bytes, fact_bytes; /* i32: from one part to the next */
     val count;                   /* i32, > 0 */
     int wide;                    /* 1, 2 or 4 dims */
+    /* NULL, or: where `shared` (i1), `values` and `facts` are of the CTA's own shared memory, generic pointers like `base`, which
+    ** always is, and 2^log parts lie there in each CTA of a cluster from this rank on. Else log is 31. */
+    val base, shared, rank, log;
 };
 
 /* Parts first, first + step, ... in this order. */

@@ -22,12 +22,12 @@ static unsigned launched;
 
 static void remove_folder(void) { rmdir(folder); }
 
-static kvk_status launch_nothing(void *device, const struct driver_entry *entry, unsigned grid,
+static kvk_status launch_nothing(void *device, const struct driver_entry *entry, struct driver_grid grid,
                                  const void *params, size_t bytes, kvk_stream stream,
                                  kvk_error *err)
 {
     (void)device, (void)params, (void)bytes, (void)stream, (void)err;
-    FUZZ_CHECK(entry->function && entry->threads && grid);
+    FUZZ_CHECK(entry->function && entry->threads && grid.ctas);
     launched++;
     return KVK_OK;
 }

@@ -200,16 +200,17 @@ static void overlapping_launches_may_fail(void **state)
     (void)state;
     static char name[] = "kernel", memory[64];
     const struct driver_entry entry = {.function = name, .threads = 32, .overlaps = 1};
+    const struct driver_grid one = {.ctas = 1};
     struct driver_device_info info;
     kvk_error err = {0};
     void *device;
     assert_int_equal(driver_cuda.open(0, &device, &info, &err), KVK_OK);
     fake->fail_at = fake->calls + 3; /* current, push, launch */
-    assert_int_equal(driver_cuda.launch(device, &entry, 1, memory, 8, memory, &err), KVK_E_DRIVER);
+    assert_int_equal(driver_cuda.launch(device, &entry, one, memory, 8, memory, &err), KVK_E_DRIVER);
     assert_string_equal(fake->failed, "cuLaunchKernelEx");
     assert_non_null(strstr(err.text, "cuLaunchKernelEx"));
     assert_int_equal(fake->depth, 0);
-    assert_int_equal(driver_cuda.launch(device, &entry, 1, memory, 8, memory, &err), KVK_OK);
+    assert_int_equal(driver_cuda.launch(device, &entry, one, memory, 8, memory, &err), KVK_OK);
     driver_cuda.close(device);
     assert_int_equal(fake->live, 0);
 }

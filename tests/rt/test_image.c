@@ -75,7 +75,7 @@ static int copied(const struct pool *p, int most, int padding)
         page[i] = byte_at((size_t)i);
     const struct kvk_pool pool = {.data = page};
     const struct launch_pool strides = {.page = room, .position = position, .head = p->record};
-    const struct launch_image image = launch_image(&k, &pool, &strides);
+    const struct launch_image image = launch_image(&k, &pool, &strides, launch_image_heads(&k));
     assert_int_equal(p->heads % image.heads, 0);
     for (int first = 0; image.tokens && first < p->heads; first += image.heads) {
         copy(p, &image, page, first, position, out);
@@ -117,7 +117,7 @@ static void kernels_without_images_get_none(void **state)
     kvk_kernels k = kernels(&kernel, &p, 0, 0);
     const struct kvk_pool pool = {0};
     const struct launch_pool strides = {0};
-    const struct launch_image image = launch_image(&k, &pool, &strides);
+    const struct launch_image image = launch_image(&k, &pool, &strides, launch_image_heads(&k));
     assert_int_equal(image.heads, 1);
     assert_int_equal(image.tokens, 0);
 }

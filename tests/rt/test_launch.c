@@ -255,7 +255,7 @@ static void few_splits_are_joined_by_one_launch(void **state)
     struct kvk_model model = rt_model();
     const kvk_kernels *kernels;
     model.head_size = 64;
-    rt_generator.extra = "last_joins 1";
+    rt_generator.extra = "neighbours 1";
     assert_int_equal(kvk_prepare(ctx, &model, &kernels, NULL), KVK_OK);
     rt_generator.extra = NULL;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+** plan_join.c - who joins the splits of a decode's rows.
+*/
+#include "plan_rules.h"
+
+enum { CLUSTER_CTAS = 2 /* of more, an H200 holds 120 at once, not 132 (measured) */ };
+
+void plan_neighbours(struct plan *p)
+{
+    unsigned flags = p->target->flags;
+    bool joins = p->kind == KIND_DECODE && flags & TF_LAST_JOINS;
+    p->neighbours = !joins ? 0 : flags & TF_CLUSTER ? CLUSTER_CTAS : 1;
+    plan_because(p, "neighbours", "%s",
+                 p->neighbours > 1
+                     ? "two splits meet in the shared memory of a cluster: no second launch"
+                     : "the last CTA of a row's splits joins them where they are few");
+}
