@@ -28,7 +28,7 @@ static const struct argp_option options[] = {
     {"target", OPT_TARGET, "T,...", 0,
      "sm_90a, gfx942, x86-64-v3, ...; a family (nvptx, amdgcn, host) or all", 1},
     {"kind", OPT_KIND, "K,...", 0,
-     "store, decode, unified, dequant, merge, copy; convert by name only", 1},
+     "store, decode (and merge, which joins its splits), unified, dequant, merge, copy; convert by name only", 1},
     {"head-size", OPT_HEAD, "D,...", 0, "head size of keys (default 128)", 1},
     {"value-head-size", OPT_VALUE_HEAD, "D,...", 0, "head size of values (default: that of keys)",
      1},
@@ -387,6 +387,20 @@ static int set_plans(const struct job_lists *lists, struct jobs *jobs)
     return good;
 }
 
+/* Of these: decode's splits are joined by what lies in the object of merge. */
+static struct text_list with_merge(const struct text_list *kinds)
+{
+    struct text_list all = *kinds;
+    int decode = 0, merge = 0;
+    for (int i = 0; i < all.count; i++) {
+        decode |= !strcmp(all.items[i], "decode");
+        merge |= !strcmp(all.items[i], "merge");
+    }
+    if (decode && !merge && all.count < JOBS_LIST)
+        all.items[all.count++] = (char *)"merge";
+    return all;
+}
+
 int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum jobs_default left_out,
               struct jobs *out)
 {
@@ -402,6 +416,8 @@ int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum job
     if (!e.ntargets)
         return 0;
     e.kinds = lists->kinds.count ? lists->kinds : left_out == JOBS_ALL ? all_kinds : one_kind;
+    if (left_out == JOBS_ALL)
+        e.kinds = with_merge(&e.kinds);
     e.dtypes = lists->dtypes.count ? lists->dtypes : one_dtype;
     number_default(&e.heads, &lists->head_sizes, 128);
     number_default(&e.gqas, &lists->gqas, 4);

@@ -109,7 +109,7 @@ static kvk_status load(kvk_context *ctx, struct kernel *k, const char *kind, kvk
         k->module = NULL;
     if (!status)
         status = find_entry(ctx, k, kind, &k->main, err);
-    if (!status && strcmp(kind, "decode") == 0)
+    if (!status && strcmp(kind, "merge") == 0)
         status = find_entry(ctx, k, "reduce", &k->reduce, err);
     if (!status && k->reduce.threads % REDUCE_EIGHT)
         status = ERR(err, KVK_E_OBJECT,

@@ -34,7 +34,7 @@ struct kernel {
     void *bytes;             /* the sealed object */
     struct object object;
     void *module;
-    struct driver_entry main, reduce; /* reduce: of decode only */
+    struct driver_entry main, reduce; /* reduce: of merge only; it joins the splits of decode */
     const char *origin;      /* "pack", "cache", "compiled" */
     double build_ms;
     char name[256];

@@ -84,7 +84,7 @@ static kvk_status launch_reduce(const kvk_kernels *k, const struct kvk_decode_ar
         .ways_log = d->ways_log,
         .query_tokens = (int32_t)d->tokens,
     };
-    const struct driver_entry *reduce = &k->kernel[KIND_DECODE]->reduce;
+    const struct driver_entry *reduce = &k->kernel[KIND_MERGE]->reduce;
     int64_t eights = reduce->threads / 8; /* of threads, a CTA */
     return launch_entry(k, reduce, (d->eights + eights - 1) / eights, &p, sizeof p, stream, where,
                         err);

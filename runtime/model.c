@@ -45,6 +45,8 @@ kvk_status model_shape(const struct kvk_model *m, struct shape *out, kvk_error *
     if (out->kinds & ~(unsigned)(KVK_ALL_KINDS | KVK_CONVERT))
         return ERR(err, KVK_E_ARG, "kinds is 0x%x, accepted bits 0x%x", out->kinds,
                    (unsigned)(KVK_ALL_KINDS | KVK_CONVERT));
+    if (out->kinds & KVK_DECODE)
+        out->kinds |= KVK_MERGE; /* whose object joins the splits */
     if (out->options & ~(unsigned)KVK_ALL_OPTIONS)
         return ERR(err, KVK_E_UNSUPPORTED,
                    "options has unknown bits 0x%x, accepted KVK_SOFT_CAP (0x%x), KVK_ALIBI (0x%x)",

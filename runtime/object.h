@@ -12,7 +12,7 @@
 **   format ptx|cubin|hsaco|host
 **   abi N                KVK_ABI_VERSION
 **   entry KIND SYMBOL THREADS SHARED_BYTES [OFFSET]
-**                        one line an entry point (decode has two: decode and reduce); SHARED_BYTES is the dynamic shared
+**                        one line an entry point (merge has two: merge and reduce, for decode); SHARED_BYTES is the dynamic shared
 **                        memory to launch with; OFFSET: of the function in a host image
 **   rows N               unified: query rows (token, head pairs) a CTA; decode: query rows a CTA
 **   vectors N            store, dequant: (token, head) pairs a CTA

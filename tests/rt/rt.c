@@ -128,7 +128,7 @@ static void make_manifest(const struct gen_request *r, char *m, size_t cap)
     add_line(m, cap, "abi %d", KVK_ABI_VERSION);
     add_line(m, cap, "entry %s k_%s 128 %d", r->kind, r->kind,
              strcmp(r->kind, "unified") == 0 ? 65536 : 2048);
-    if (strcmp(r->kind, "decode") == 0)
+    if (strcmp(r->kind, "merge") == 0)
         add_line(m, cap, "entry reduce k_reduce 64 0");
     add_line(m, cap, "rows 16");
     add_line(m, cap, "vectors 4");

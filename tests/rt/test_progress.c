@@ -87,13 +87,13 @@ static void every_kernel_is_reported(void **state)
     model.kinds = KVK_STORE | KVK_DECODE; /* another set of kernels that are there */
     seen = (struct seen){.caller = pthread_self()};
     assert_int_equal(kvk_prepare(ctx, &model, &k, NULL), KVK_OK);
-    assert_int_equal(words(seen.origins, "memory"), 2);
+    assert_int_equal(words(seen.origins, "memory"), 3); /* merge joins the splits of decode */
     kvk_close(ctx);
     seen = (struct seen){0};
     ctx = open_seen(&seen, 0, dir);
     assert_int_equal(kvk_prepare(ctx, &model, &k, NULL), KVK_OK);
-    assert_int_equal(words(seen.origins, "cache"), 2);
-    assert_int_equal(seen.total, 2);
+    assert_int_equal(words(seen.origins, "cache"), 3);
+    assert_int_equal(seen.total, 3);
     kvk_close(ctx);
     rt_remove(dir);
 }
