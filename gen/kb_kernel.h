@@ -35,6 +35,8 @@ val kb_opaque(struct kb *k, val x);  /* the same i32, unknown to the optimiser: 
 val kb_held(struct kb *k, val x);    /* the same i32 or pointer to shared memory, in a register from here on: not made again */
 
 /* ---- roles ---- */
+/* The i32 at base + offset (i32) in shared memory that is not written any more: of tables. */
+val kb_table_word(struct kb *k, val base, val offset);
 /* bits shift .. shift + 31 of the 64 in hi:lo, shift < 32 */
 val kb_funnel(struct kb *k, val lo, val hi, val shift);
 val kb_bit_select(struct kb *k, unsigned mask, val x, val y); /* i32: bits of x where the mask has ones, else of y */
@@ -47,7 +49,7 @@ bool kb_grid_wait(struct kb *k);
 /* From here on kb_barrier is one of the CTA's first `threads` threads alone, in a branch that only they take; 0: of all again. */
 void kb_team(struct kb *k, int threads);
 void kb_barrier(struct kb *k);   /* CTA: memory of the CTA is ordered */
-/* Of the CTAs of a cluster, which the launch makes of so many CTAs that are neighbours in the grid; elsewhere each is one by itself.
+/* Of the CTAs of a cluster, which the launch makes of neighbours in the grid; elsewhere each CTA is one by itself.
 ** By all threads that are still there. Then a generic pointer to the same place in the shared memory of the CTA of that rank,
 ** which must be there until a further barrier. */
 void kb_cluster_barrier(struct kb *k);

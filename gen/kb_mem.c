@@ -79,6 +79,13 @@ val kb_generic(struct kb *k, val pointer)
     return LLVMBuildAddrSpaceCast(k->builder, pointer, LLVMPointerTypeInContext(k->ctx, 0), "");
 }
 
+val kb_table_word(struct kb *k, val base, val offset)
+{
+    if (k->target->ops->table_word)
+        return k->target->ops->table_word(k, kb_address(k, base), offset);
+    return kb_load(k, KB_I32, kb_offset(k, base, offset), 4);
+}
+
 val kb_distance(struct kb *k, val from, val to)
 {
     LLVMTypeRef type = kb_llvm_type(k, KB_I64);

@@ -104,7 +104,7 @@ struct target_ops {
     void (*bulk_wait)(struct kb *k, val bar, val phase), (*bulk_settle)(struct kb *k, val x);
     val (*elect)(struct kb *k);
     void (*team_barrier)(struct kb *k, int threads), (*cluster_barrier)(struct kb *k); /* of the CTA's first threads; with TF_CLUSTER */
-    val (*neighbour)(struct kb *k, val pointer, val rank);
+    val (*neighbour)(struct kb *k, val pointer, val rank), (*table_word)(struct kb *k, val base, val offset); /* base: i32; NULL: a load */
     val (*any)(struct kb *k, val cond); /* i1; NULL: by shuffles */
     val (*warp_sum)(struct kb *k, val x), (*warp_most)(struct kb *k, val x); /* i32; NULL: by shuffles */
     val (*uniform)(struct kb *k, val x), (*opaque)(struct kb *k, val x), (*held)(struct kb *k, val x); /* held: i32; NULL: x */

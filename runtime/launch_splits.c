@@ -40,7 +40,7 @@ enum {
     JOINED_SPLITS = 16,      /* of a row on the average, and */
     JOINED_BYTES = 34 << 10, /* of partial rows a CTA, that its last may join by itself */
     WORKSPACE_ALIGNMENT = 16,
-    LEAST_PIECE = 2 << 10,   /* bytes of a page that are worth a copy */
+    LEAST_PIECE = 8 << 10,   /* bytes of a page that are worth a copy */
     EIGHT = 8 /* threads of a reduction that take neighbouring dims */
 };
 
@@ -239,18 +239,17 @@ static int64_t row_blocks(const kvk_kernels *k)
     return ceil_div(dims / wide, EIGHT);
 }
 
-/* KV heads a CTA: the fewer, the fewer are the splits of a row that must be joined; but pages of other layouts than native
-** come in one piece only where a CTA takes all heads. */
+/* KV heads a CTA: half as many, if rows have two splits then, which pairs join. Fewer still, and pages come in small pieces
+** (measured: two heads take 2 to 10 % longer than eight). Pages of other layouts than native come in one piece only where a
+** CTA takes all heads. */
 static int32_t choose_heads(const kvk_kernels *k, const struct kvk_decode_args *a, int64_t tiles)
 {
-    int32_t heads = launch_image_heads(k);
-    if (!k->pages.native || !k->kernel[KIND_DECODE]->neighbours || a->batch_invariant || a->splits)
+    int32_t heads = launch_image_heads(k), half = heads / 2;
+    if (!k->pages.native || !can_pair(k) || a->batch_invariant || a->splits || !half ||
+        half * k->pages.record_bytes < LEAST_PIECE)
         return heads;
-    int64_t room = target_ctas(k) / 2 / tiles; /* for two splits */
-    while (heads > 1 && (heads / 2) * k->pages.record_bytes >= LEAST_PIECE &&
-           a->sequences * (k->shape.kv_heads / (heads / 2)) <= room)
-        heads /= 2;
-    return heads;
+    int64_t splits = target_ctas(k) / (k->shape.kv_heads / half * tiles) / a->sequences;
+    return splits == 2 ? half : heads;
 }
 
 kvk_status decode_measure(const kvk_kernels *k, const struct kvk_decode_args *a,

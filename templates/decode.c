@@ -84,6 +84,7 @@ static void join_warps(struct kb *k, const struct attend *a, struct place *w,
     }
     to.split = w->share.split;
     to.count = w->share.count;
+    to.rank = w->rank;
     if (p->turn_rows)
         unrotate(K, a, s, to.exist, index, buffers);
     attend_join(K, a, s, &to, buffers);

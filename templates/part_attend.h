@@ -121,6 +121,7 @@ int attend_value_middle(const struct attend *a);       /* a pair of middle codes
 void attend_tables(struct kb *k, struct attend *a);
 /* Address of the entry whose index is the `bits` bits at bit `at` of a word string. */
 val attend_entry(struct kb *k, const struct attend_lookup *t, const val *words, int at, int bits);
+val attend_word(struct kb *k, const struct attend_lookup *t, const val *words, int at, int bits); /* i32: its first word */
 /* `bits` bits at bit `at` of a word string, times `scale` (a power of two). */
 val attend_bits(struct kb *k, const val *words, int at, int bits, int scale);
 /* Two bytes, in bits 0-7 and 16-23, of an 8-bit float format -> f16 pair. */

@@ -8,9 +8,9 @@
 ** denominators lie behind them. Joining by rows in a loop, and not by registers, keeps the code short
 ** (it is a fifth of the kernel otherwise) and the stores of a warp next to each other.
 **
-** CTAs of a cluster that have splits of one sequence share its rows: each reads its own ones from the
-** shared memory of all. What a sequence's further clusters have meets in the workspace, and the last
-** of them goes through the same loop once more.
+** Two CTAs of a cluster that have splits of one sequence share its rows: each reads its own ones from
+** the shared memory of both. What a sequence's further clusters have meets in the workspace, and the
+** last of them goes through the same loop once more.
 */
 #include "part_output.h"
 
@@ -26,9 +26,11 @@ struct join {
     int pass;
     val phase; /* i32: OWN, then, by the last cluster, so many passes over partial results; NULL: OWN only */
     val single; /* i1: rows are finished after OWN */
+    val other;  /* i64: bytes from the CTA's shared memory to its mate's; NULL: it has none */
 };
 
 enum { OWN, SPLITS, WARP = 32 };
+enum { AHEAD = 2 /* most rows have few parts, and each more is much code */ };
 
 static struct join begin(struct kb *k, const struct attend *a, const struct attend_join *to,
                          val buffers)
@@ -114,7 +116,7 @@ static val dim_of(struct kb *k, const struct join *j, val row, val at)
 static struct splits_row own_parts(struct kb *k, const struct join *j, val row, val at)
 {
     int row_bytes = j->columns * 4;
-    struct splits_row own = {.wide = j->wide};
+    struct splits_row own = {.wide = j->wide, .ahead = AHEAD};
     val line = kb_offset(K, j->rows, kb_muli(K, row, row_bytes));
     own.values = kb_offset(K, line, kb_shli(K, at, 2));
     own.facts = kb_offset(K, j->facts, kb_shli(K, row, 3));
@@ -133,19 +135,21 @@ static struct splits_row parts_of(struct kb *k, const struct join *j, const stru
     struct splits_row own = own_parts(K, j, row, at);
     if (!j->phase)
         return own;
-    own.shared = kb_icmpi(K, KB_EQ, j->phase, OWN);
-    own.base = kb_generic(K, j->rows);
-    own.rank = m->first;
+    val is_own = kb_icmpi(K, KB_EQ, j->phase, OWN);
     val a = kb_generic(K, own.values), b = kb_offset(K, r->partial, kb_shli(K, dim, 2));
     b = kb_generic(K, b);
-    own.values = kb_select(K, own.shared, a, b);
+    own.values = kb_select(K, is_own, a, b);
     a = kb_generic(K, own.facts);
     b = kb_generic(K, r->facts);
-    own.facts = kb_select(K, own.shared, a, b);
-    own.values_bytes = kb_select(K, own.shared, own.values_bytes, kb_i32(K, value_bytes));
-    own.fact_bytes = kb_select(K, own.shared, own.fact_bytes, kb_i32(K, 8));
-    own.count = kb_select(K, own.shared, kb_mul(K, own.count, m->count), m->parts);
-    own.log = kb_select(K, own.shared, j->to->groups_log, kb_i32(K, 31));
+    own.facts = kb_select(K, is_own, a, b);
+    own.values_bytes = kb_select(K, is_own, own.values_bytes, kb_i32(K, value_bytes));
+    own.fact_bytes = kb_select(K, is_own, own.fact_bytes, kb_i32(K, 8));
+    own.count = kb_select(K, is_own, kb_mul(K, own.count, m->count), m->parts);
+    if (!j->other)
+        return own;
+    own.own = kb_select(K, is_own, m->own, kb_i32(K, 0));
+    own.other = j->other;
+    own.log = kb_select(K, is_own, j->to->groups_log, kb_i32(K, 31));
     return own;
 }
 
@@ -256,6 +260,10 @@ void attend_join(struct kb *k, const struct attend *a, const struct attend_sums 
 {
     struct join j = begin(K, a, to, buffers);
     int passes = plan_join_passes(a->plan);
+    if (a->plan->neighbours > 1) {
+        val own = kb_generic(K, buffers), rank = kb_sub(K, kb_i32(K, 1), to->rank);
+        j.other = kb_distance(K, own, kb_neighbour(K, own, rank));
+    }
     j.single = kb_icmpi(K, KB_EQ, to->mates ? to->mates->parts : to->count, 1);
     for (j.pass = 0; j.pass < passes; j.pass++) {
         if (j.pass)

@@ -16,9 +16,9 @@ static val codebook_pair(struct kb *k, const struct attend *a, const val *words,
 {
     const struct side *side = &a->plan->slot.key;
     int bits = 2 * plan_index_bits(a->plan, side);
-    val at = attend_entry(K, &a->key_table, words, pair * bits, bits);
     if (!side->norm_at_read || a->plan->squares)
-        return kb_load(K, KB_I32, at, 4);
+        return attend_word(K, &a->key_table, words, pair * bits, bits);
+    val at = attend_entry(K, &a->key_table, words, pair * bits, bits);
     val both = kb_load(K, KB_VEC(KB_I32, 2), at, 8);
     val sum = kb_bitcast(K, kb_extract(K, both, 1), KB_F32);
     *squares = *squares ? kb_fadd(K, *squares, sum) : sum;
@@ -41,8 +41,7 @@ static val block_pair(struct kb *k, const struct attend *a, const val *words, co
 {
     const struct codec *codec = &a->plan->slot.key.codec;
     int chunk = gcd(a->key_run, codec->group);
-    val at = attend_entry(K, &a->key_table, words, 8 * pair, 8);
-    val x = kb_load(K, KB_I32, at, 4);
+    val x = attend_word(K, &a->key_table, words, 8 * pair, 8);
     val scale = decode_scale(K, codec->rule, scales[2 * pair / chunk]);
     return scale_pair(K, x, scale);
 }

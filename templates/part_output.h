@@ -20,7 +20,7 @@ struct attend_join {
     val index;                /* i32: this warp's place among the token warps */
     val exist, rows;          /* i32: rows of the plan's that exist; of all warps' KV heads */
     val groups_log, set;      /* i32: 2^groups_log sets of rows are joined; rows of a set */
-    val split, count;         /* i32: of a row */
+    val split, count, rank;   /* i32: of a row; the CTA's in its cluster */
     struct mates *mates;      /* NULL: all splits are for template_reduce */
     val arrives;              /* (i1): these count themselves, and the last join the rest */
     void (*find_row)(struct kb *k, const void *data, val row, struct attend_row *out);

@@ -7,7 +7,6 @@
 #include "part_finite.h"
 #include "part_output.h"
 
-enum { AHEAD = 4 }; /* splits whose loads are all under way before one is needed */
 
 static val nothing(struct kb *k) { return kb_f32_bits(K, 0xff800000); }
 
@@ -29,13 +28,13 @@ static void gain(struct kb *k, const struct splits_row *r, struct splits_sum *s,
                  const val *l, const val *values)
 {
     val before = s->m;
-    for (int u = 0; u < AHEAD; u++)
+    for (int u = 0; u < r->ahead; u++)
         s->m = kb_fmaxnum(K, s->m, m[u]);
     val reference = safe(k, s->m), old = kb_exp2(K, kb_fsub(K, before, reference));
     s->l = kb_fmul(K, s->l, old);
     for (int i = 0; i < r->wide; i++)
         s->x[i] = kb_fmul(K, s->x[i], old);
-    for (int u = 0; u < AHEAD; u++) {
+    for (int u = 0; u < r->ahead; u++) {
         val weight = kb_exp2(K, kb_fsub(K, m[u], reference));
         s->l = kb_fma(K, l[u], weight, s->l);
         for (int i = 0; i < r->wide; i++) {
@@ -45,14 +44,12 @@ static void gain(struct kb *k, const struct splits_row *r, struct splits_sum *s,
     }
 }
 
-/* Bytes from the own memory of part `i` to where it lies; *i becomes its place there. */
+/* Bytes from the own set to that of part *i, which becomes its place there. */
 static val distance(struct kb *k, const struct splits_row *r, val *i)
 {
-    val cta = kb_lshr(K, *i, r->log);
-    val to = kb_neighbour(K, r->base, kb_add(K, r->rank, cta));
-    val bytes = kb_distance(K, r->base, to);
-    *i = kb_sub(K, *i, kb_shl(K, cta, r->log));
-    return kb_select(K, r->shared, bytes, kb_i64(K, 0));
+    val set = kb_lshr(K, *i, r->log), own = kb_icmp(K, KB_EQ, set, r->own);
+    *i = kb_sub(K, *i, kb_shl(K, set, r->log));
+    return kb_select(K, own, kb_i64(K, 0), r->other);
 }
 
 struct splits_sum splits_chain(struct kb *k, const struct splits_row *r, val first, val step)
@@ -66,11 +63,11 @@ struct splits_sum splits_chain(struct kb *k, const struct splits_row *r, val fir
     kb_loop_begin(K, &loop, (val *)&c, sizeof c / sizeof(val));
     kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c.i, r->count));
     loop.rolled = true;
-    val m[AHEAD], l[AHEAD], values[AHEAD], zero = kb_const(K, type, 0);
-    for (int u = 0; u < AHEAD; u++) {
+    val m[SPLITS_AHEAD], l[SPLITS_AHEAD], values[SPLITS_AHEAD], zero = kb_const(K, type, 0);
+    for (int u = 0; u < r->ahead; u++) {
         val inside = kb_icmp(K, KB_SLT, c.i, r->count), at = kb_smin(K, c.i, last);
         val facts = r->facts, v = r->values;
-        if (r->rank) {
+        if (r->log) {
             val bytes = distance(K, r, &at);
             facts = kb_offset(K, facts, bytes);
             v = kb_offset(K, v, bytes);

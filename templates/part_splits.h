@@ -9,7 +9,7 @@
 
 #include "../gen/kb.h"
 
-enum { SPLITS_WIDE = 4 }; /* dims a thread takes at once, at most */
+enum { SPLITS_WIDE = 4, SPLITS_AHEAD = 4 }; /* most dims a thread takes at once; most parts whose loads are under way at once */
 
 struct splits_sum {
     val m, l, x[SPLITS_WIDE]; /* reference, weights, weighted values: all f32, under 2^m */
@@ -20,10 +20,10 @@ struct splits_row {
     val values, facts;           /* of part 0: the first of these dims; {m, l}, f32, aligned to 8 bytes */
     val values_bytes, fact_bytes; /* i32: from one part to the next */
     val count;                   /* i32, > 0 */
-    int wide;                    /* 1, 2 or 4 dims */
-    /* NULL, or: where `shared` (i1), `values` and `facts` are of the CTA's own shared memory, generic pointers like `base`, which
-    ** always is, and 2^log parts lie there in each CTA of a cluster from this rank on. Else log is 31. */
-    val base, shared, rank, log;
+    int wide, ahead;             /* 1, 2 or 4 dims; parts whose loads are all under way before one is needed */
+    /* NULL, or: parts come in two sets of 2^log; those of set `own` (0, 1) lie there, those of the other so many bytes (i64)
+    ** further on. One set: log is 31. */
+    val log, own, other;
 };
 
 /* Parts first, first + step, ... in this order. */

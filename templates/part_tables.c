@@ -191,16 +191,27 @@ val attend_bits(struct kb *k, const val *words, int at, int bits, int scale)
     return kb_andi(K, x, ((1ll << bits) - 1) << up);
 }
 
-val attend_entry(struct kb *k, const struct attend_lookup *t, const val *words, int at, int bits)
+static val entry_offset(struct kb *k, const struct attend_lookup *t, const val *words, int at,
+                        int bits)
 {
     if (!t->lane)
-        return kb_offset(K, t->base, attend_bits(K, words, at, bits, t->pitch));
+        return attend_bits(K, words, at, bits, t->pitch);
     if (t->pitch == 256 && bits == 8 && at % 8 == 0) { /* bytes: 0, 0, the code, lane */
         unsigned selector = 0x5504u | (unsigned)(at % 32 / 8) << 4;
-        return kb_offset(K, t->base, kb_byte_perm(K, words[at / 32], t->lane, selector));
+        return kb_byte_perm(K, words[at / 32], t->lane, selector);
     }
     val offset = attend_bits(K, words, at, bits, t->pitch);
-    return kb_offset(K, t->base, kb_or(K, offset, t->lane));
+    return kb_or(K, offset, t->lane);
+}
+
+val attend_entry(struct kb *k, const struct attend_lookup *t, const val *words, int at, int bits)
+{
+    return kb_offset(K, t->base, entry_offset(K, t, words, at, bits));
+}
+
+val attend_word(struct kb *k, const struct attend_lookup *t, const val *words, int at, int bits)
+{
+    return kb_table_word(K, t->base, entry_offset(K, t, words, at, bits));
 }
 
 /* f16 patterns of e4m3 still have its bias: times 2^8 they are exact (0x7f reads as 480). The other

@@ -128,8 +128,7 @@ static val affine_pair(struct kb *k, const struct attend *a, const val *x, const
 static val table_half(struct kb *k, const struct attend *a, const val *words, int dim)
 {
     int bits = a->plan->slot.value.codec.bits;
-    val at = attend_entry(K, &a->value_table, words, dim / 2 * 2 * bits, 2 * bits);
-    val x = kb_load(K, KB_I32, at, 4);
+    val x = attend_word(K, &a->value_table, words, dim / 2 * 2 * bits, 2 * bits);
     return dim % 2 ? kb_andi(K, x, (int)0xffff0000u) : kb_shli(K, x, 16);
 }
 
@@ -156,10 +155,8 @@ static val codebook_pair(struct kb *k, const struct attend *a, const val *x, con
     int bits = a->plan->slot.value.codec.bits;
     const val *words[2] = {x, y};
     val half[2];
-    for (int i = 0; i < 2; i++) {
-        val at = attend_entry(K, &a->value_table, words[i], dim * bits, bits); /* (code, 0) */
-        half[i] = kb_load(K, KB_I32, at, 4);
-    }
+    for (int i = 0; i < 2; i++)
+        half[i] = attend_word(K, &a->value_table, words[i], dim * bits, bits); /* (code, 0) */
     return kb_byte_perm(K, half[0], half[1], 0x5410);
 }
 

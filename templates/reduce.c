@@ -64,6 +64,7 @@ static val find_sequence(struct kb *k, val sequence, val *splits)
 static struct splits_row find_splits(struct kb *k, struct place *w, int dims)
 {
     struct splits_row r = {.values_bytes = kb_i32(K, dims * 4), .fact_bytes = kb_i32(K, 8)};
+    r.ahead = SPLITS_AHEAD;
     r.wide = splits_wide(dims);
     val rows = kb_mul(K, kb_param(K, "query_tokens"), kb_param(K, "query_heads"));
     val sequence = kb_udiv(K, w->row, rows), row = kb_sub(K, w->row, kb_mul(K, sequence, rows));
