@@ -28,7 +28,9 @@ static const struct argp_option options[] = {
     {"target", OPT_TARGET, "T,...", 0,
      "sm_90a, gfx942, x86-64-v3, ...; a family (nvptx, amdgcn, host) or all", 1},
     {"kind", OPT_KIND, "K,...", 0,
-     "store, decode (and merge, which joins its splits), unified, dequant, merge, copy; convert by name only", 1},
+     "store, decode (and merge, which joins its splits), unified, dequant, merge, copy; convert by "
+     "name only",
+     1},
     {"head-size", OPT_HEAD, "D,...", 0, "head size of keys (default 128)", 1},
     {"value-head-size", OPT_VALUE_HEAD, "D,...", 0, "head size of values (default: that of keys)",
      1},

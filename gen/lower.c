@@ -108,7 +108,7 @@ kvk_status lower_verify(struct lower *l, kvk_error *err)
 
 kvk_status lower_optimise(struct lower *l, kvk_error *err)
 {
-    const char *passes = l->target->ops->passes ? l->target->ops->passes : "default<O2>";
+    const char *passes = l->target->ops->passes ? l->target->ops->passes(l->target) : "default<O2>";
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
     LLVMErrorRef e = LLVMRunPasses(l->module, passes, l->machine, options);
     LLVMDisposePassBuilderOptions(options);

@@ -85,7 +85,8 @@ struct target {
 
 struct target_ops {
     const char *triple;
-    const char *device_scope, *passes; /* of atomics that all CTAs of a launch see; LLVM's pass pipeline, NULL = default<O2> */
+    const char *device_scope; /* of atomics that all CTAs of a launch see */
+    const char *(*passes)(const struct target *t); /* LLVM's pipeline, NULL = default<O2> */
     int reloc_pic, object; /* object: LLVM emits an object file (amdgcn, host), else text (PTX) */
     int as_global, as_shared, as_const;
     void (*initialise)(void); /* the LLVM back end; called once per compile, idempotent */

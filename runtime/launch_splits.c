@@ -40,8 +40,8 @@ enum {
     JOINED_SPLITS = 16,      /* of a row on the average, and */
     JOINED_BYTES = 34 << 10, /* of partial rows a CTA, that its last may join by itself */
     WORKSPACE_ALIGNMENT = 16,
-    LEAST_PIECE = 8 << 10,   /* bytes of a page that are worth a copy */
-    EIGHT = 8 /* threads of a reduction that take neighbouring dims */
+    LEAST_PIECE = 8 << 10, /* bytes of a page that are worth a copy */
+    EIGHT = 8              /* threads of a reduction that take neighbouring dims */
 };
 
 /* Callers that choose `splits` themselves get at least this much for it, as far as MAX_SPLITS can
@@ -73,7 +73,8 @@ static int64_t decode_tile(const kvk_kernels *k, int32_t heads)
 static int can_pair(const kvk_kernels *k)
 {
     const struct kernel *kernel = k->kernel[KIND_DECODE];
-    return kernel->neighbours > 1 && kernel->image_heads && kernel->main.pair_ctas >= target_ctas(k);
+    return kernel->neighbours > 1 && kernel->image_heads &&
+           kernel->main.pair_ctas >= target_ctas(k);
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

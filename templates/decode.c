@@ -63,8 +63,8 @@ static void unrotate(struct kb *k, const struct attend *a, struct attend_sums *s
 
 static int log2_of(int x) { return x > 1 ? 1 + log2_of(x / 2) : 0; }
 
-static void join_warps(struct kb *k, const struct attend *a, struct place *w,
-                       struct attend_sums *s, val index, val buffers)
+static void join_warps(struct kb *k, const struct attend *a, struct place *w, struct attend_sums *s,
+                       val index, val buffers)
 {
     const struct plan *p = a->plan;
     struct attend_join to = {.index = index, .find_row = find_row, .data = w};

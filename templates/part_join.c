@@ -218,7 +218,8 @@ static void write_rows(struct kb *k, const struct join *j)
     loop.rolled = true;
     val row = kb_divi(K, it, columns);
     val at = kb_sub(K, it, kb_muli(K, row, columns));
-    write(K, j, place(K, j, row), kb_muli(K, at, j->wide));
+    val own = place(K, j, row);
+    write(K, j, own, kb_muli(K, at, j->wide));
     i = kb_addi(K, i, j->a->plan->warps * kb_warp_size(K));
     kb_loop_end(K, &loop);
 }

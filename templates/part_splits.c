@@ -7,7 +7,6 @@
 #include "part_finite.h"
 #include "part_output.h"
 
-
 static val nothing(struct kb *k) { return kb_f32_bits(K, 0xff800000); }
 
 int splits_wide(int dims) { return dims % 4 == 0 ? 4 : dims % 2 == 0 ? 2 : 1; }

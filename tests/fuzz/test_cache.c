@@ -22,9 +22,9 @@ static unsigned launched;
 
 static void remove_folder(void) { rmdir(folder); }
 
-static kvk_status launch_nothing(void *device, const struct driver_entry *entry, struct driver_grid grid,
-                                 const void *params, size_t bytes, kvk_stream stream,
-                                 kvk_error *err)
+static kvk_status launch_nothing(void *device, const struct driver_entry *entry,
+                                 struct driver_grid grid, const void *params, size_t bytes,
+                                 kvk_stream stream, kvk_error *err)
 {
     (void)device, (void)params, (void)bytes, (void)stream, (void)err;
     FUZZ_CHECK(entry->function && entry->threads && grid.ctas);
@@ -47,7 +47,8 @@ static struct kvk_model make_model(int kind, int soa)
 /* The key that kvk_prepare will look for. */
 static char *make_key(const kvk_context *ctx, int kind, int soa)
 {
-    static const char *const kinds[] = {"store", "decode", "unified", "dequant", "merge", "copy", "convert"};
+    static const char *const kinds[] = {"store", "decode", "unified", "dequant",
+                                        "merge", "copy",   "convert"};
     const char *name, *text = NULL;
     extern int embedded_spec_text(int, const char **, const char **);
     for (int i = 0; embedded_spec_text(i, &name, &text) && strcmp(name, "turboquant_k8v4"); i++)

@@ -206,7 +206,8 @@ static void overlapping_launches_may_fail(void **state)
     void *device;
     assert_int_equal(driver_cuda.open(0, &device, &info, &err), KVK_OK);
     fake->fail_at = fake->calls + 3; /* current, push, launch */
-    assert_int_equal(driver_cuda.launch(device, &entry, one, memory, 8, memory, &err), KVK_E_DRIVER);
+    assert_int_equal(driver_cuda.launch(device, &entry, one, memory, 8, memory, &err),
+                     KVK_E_DRIVER);
     assert_string_equal(fake->failed, "cuLaunchKernelEx");
     assert_non_null(strstr(err.text, "cuLaunchKernelEx"));
     assert_int_equal(fake->depth, 0);

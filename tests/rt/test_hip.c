@@ -57,7 +57,8 @@ static kvk_status use(void *device, kvk_error *err)
         return status;
     status = d->entry(device, module, "store k_store 256 0", &e, err);
     if (!status)
-        status = d->launch(device, &e, (struct driver_grid){.ctas = 3}, text, sizeof text, NULL, err);
+        status =
+            d->launch(device, &e, (struct driver_grid){.ctas = 3}, text, sizeof text, NULL, err);
     if (!status)
         status = d->alloc(device, 64, &memory, err);
     if (!status)

@@ -136,7 +136,8 @@ static void a_linked_kernel_runs_through_the_driver(void **state)
                          KVK_OK);
         void *out;
         assert_int_equal(driver_host.alloc(device, 64 * 4, &out, &err), KVK_OK);
-        assert_int_equal(driver_host.launch(device, &entry, (struct driver_grid){.ctas = 3}, &out, sizeof out, NULL, &err),
+        assert_int_equal(driver_host.launch(device, &entry, (struct driver_grid){.ctas = 3}, &out,
+                                            sizeof out, NULL, &err),
                          KVK_OK);
         for (uint32_t i = 0; i < 64; i++)
             assert_int_equal(((uint32_t *)out)[i], i + 71000);
