@@ -510,9 +510,13 @@ static void plan_shape(struct plan *p, bool images)
 static void plan_quick(struct plan *p)
 {
     bool native = p->geo.layout == LAYOUT_NATIVE, soa = p->geo.layout == LAYOUT_SOA;
-    bool easy = p->images && p->geo.head_size == 128 && p->narrow == 1 &&
-                (p->squares || native || (soa && p->spec.key.bits >= 4));
-    p->quick = plan_pick(p, PLAN_quick, p->target->family == FAMILY_NVPTX && easy);
+    int size = p->geo.head_size;
+    bool easy = size == 128 && (p->squares || native || (soa && p->spec.key.bits >= 4));
+    bool tight =
+        size == 256 && soa && p->spec.key.bits == 8; /* the other assembler spills two registers */
+    p->quick = plan_pick(p, PLAN_quick,
+                         p->target->family == FAMILY_NVPTX && p->images && p->narrow == 1 &&
+                             (easy || tight));
     plan_because(p, "quick", "%s",
                  !p->quick    ? "the assembler takes its time"
                  : p->squares ? "the other assembler spills some registers"

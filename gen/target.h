@@ -85,8 +85,7 @@ struct target {
 
 struct target_ops {
     const char *triple;
-    const char *device_scope; /* of atomics that all CTAs of a launch see */
-    const char *(*passes)(const struct target *t); /* LLVM's pipeline, NULL = default<O2> */
+    const char *device_scope, *(*passes)(const struct target *t); /* of atomics that all CTAs see; LLVM's, NULL = default<O2> */
     int reloc_pic, object; /* object: LLVM emits an object file (amdgcn, host), else text (PTX) */
     int as_global, as_shared, as_const;
     void (*initialise)(void); /* the LLVM back end; called once per compile, idempotent */
@@ -98,12 +97,10 @@ struct target_ops {
     val (*tid)(struct kb *k), (*cta)(struct kb *k);
     void (*grid_wait)(struct kb *k); /* with TF_GRID_WAIT; NULL: grids never overlap */
     void (*barrier)(struct kb *k), (*warp_sync)(struct kb *k);
-    val (*shuffle_xor)(struct kb *k, val x, int mask); /* i32 */
-    val (*shuffle)(struct kb *k, val x, val lane);     /* i32 */
+    val (*shuffle_xor)(struct kb *k, val x, int mask), (*shuffle)(struct kb *k, val x, val lane); /* i32 */
     void (*bulk_init)(struct kb *k, val bar, val arrivals); /* NULL, with the rest of these: no bulk copies */
     void (*bulk_expect)(struct kb *k, val bar, val bytes), (*bulk_copy)(struct kb *k, val to, val from, val bytes, val bar);
-    void (*bulk_wait)(struct kb *k, val bar, val phase), (*bulk_settle)(struct kb *k, val x);
-    val (*elect)(struct kb *k);
+    void (*bulk_wait)(struct kb *k, val bar, val phase), (*bulk_settle)(struct kb *k, val x); val (*elect)(struct kb *k);
     void (*team_barrier)(struct kb *k, int threads), (*cluster_barrier)(struct kb *k); /* of the CTA's first threads; with TF_CLUSTER */
     val (*neighbour)(struct kb *k, val pointer, val rank), (*table_word)(struct kb *k, val base, val offset); /* base: i32; NULL: a load */
     val (*any)(struct kb *k, val cond); /* i1; NULL: by shuffles */
@@ -111,8 +108,8 @@ struct target_ops {
     val (*uniform)(struct kb *k, val x), (*opaque)(struct kb *k, val x), (*held)(struct kb *k, val x); /* held: i32; NULL: x */
     val (*exp2)(struct kb *k, val x), (*log2)(struct kb *k, val x), (*rsqrt)(struct kb *k, val x), (*rcp)(struct kb *k, val x);
     val (*byte_perm)(struct kb *k, val a, val b, unsigned selector); /* NULL: generic shifts */
-    val (*bit_select)(struct kb *k, unsigned mask, val x, val y); /* NULL: generic */
-    val (*mask_merge)(struct kb *k, val x, unsigned mask, unsigned bits); /* (x & mask) | bits; NULL: generic */
+    /* NULL: generic. mask_merge: (x & mask) | bits */
+    val (*bit_select)(struct kb *k, unsigned mask, val x, val y), (*mask_merge)(struct kb *k, val x, unsigned mask, unsigned bits);
     val (*fp8_pair)(struct kb *k, int e5m2, val i16); /* two e4m3fn or e5m2 bytes -> i32 f16 pair, NaN kept; NULL: none */
     /* NULL: generic. pack_finite: f16, saturated; with TF_FP8_CVT */
     val (*pack_half)(struct kb *k, val lo, val hi, int type), (*pack_finite)(struct kb *k, val lo, val hi);
