@@ -70,6 +70,7 @@ static void join_warps(struct kb *k, const struct attend *a, struct place *w, st
     struct attend_join to = {.index = index, .find_row = find_row, .data = w};
     struct mates mates;
     if (p->neighbours) {
+        place_again(K, w);
         mates = place_mates(K, w);
         to.mates = &mates;
         to.arrives = kb_not(K, kb_is_null(K, kb_param(K, "arrivals")));
@@ -148,8 +149,10 @@ void template_decode(struct kb *k)
     fetch_query(K, &w, tile, &reader);
     attend_table(K, &a, w.share.sequence);
     place_tell(K, &w);
-    if (p->neighbours)
+    if (p->neighbours) {
+        place_keep(K, &w);
         place_arrive(K, &w);
+    }
     place_range(K, &a, &w, &steps, &start, &end);
     if (p->images && p->bulk)
         kb_barrier(K); /* mbarriers are ready */

@@ -6,6 +6,8 @@
 
 #include "part_query.h"
 
+#include <string.h>
+
 /* Fills what the CTA's number alone tells; heads: of KV heads a CTA takes, the launch's blocks. */
 static void find(struct kb *k, struct place *w, val cta)
 {
@@ -97,17 +99,45 @@ static struct mates mates(struct kb *k, const struct place *w)
     return m;
 }
 
-/* Found once more, from a number of which it is not known that it is the CTA's: registers of the steps are not for
-** it. */
-struct mates place_mates(struct kb *k, struct place *w)
+struct mates place_mates(struct kb *k, const struct place *w)
 {
-    find(K, w, kb_opaque(K, kb_cta(K)));
     struct mates m = mates(K, w);
     m.word = word_of(K, w, w->share.sequence);
     return m;
 }
 
-void place_arrive(struct kb *k, struct place *w)
+enum { KEPT = 9 };
+
+static void kept(struct place *w, val *at[KEPT])
+{
+    val *all[KEPT] = {&w->share.sequence, &w->share.split, &w->share.count,
+                      &w->share.place,    &w->rows.first,  &w->block,
+                      &w->slot,           &w->rank,        &w->tile};
+    memcpy(at, all, sizeof all);
+}
+
+void place_keep(struct kb *k, struct place *w)
+{
+    val *at[KEPT];
+    kept(w, at);
+    w->kept = kb_shared(K, 4 * KEPT, 16);
+    for (int i = 0; i < KEPT; i++) /* equal in all threads */
+        kb_store(K, *at[i], kb_offseti(K, w->kept, 4LL * i), 4);
+}
+
+void place_again(struct kb *k, struct place *w)
+{
+    val *at[KEPT];
+    kept(w, at);
+    for (int i = 0; i < KEPT; i++)
+        *at[i] = kb_load(K, KB_I32, kb_offseti(K, w->kept, 4LL * i), 4);
+    w->rows.first_token = kb_mul(K, w->share.sequence, w->rows.tokens);
+    w->rows.head = w->block;
+    if (kb_plan(k)->images)
+        w->image.block = kb_shl(K, w->block, w->image.shift);
+}
+
+void place_arrive(struct kb *k, const struct place *w)
 {
     const struct plan *p = kb_plan(k);
     struct mates m = mates(K, w);

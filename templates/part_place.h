@@ -19,6 +19,7 @@ struct place {
     struct share share;
     val tile, tiles; /* of query rows of a sequence and a KV head */
     struct image image; /* where the plan has images: a CTA then takes some KV heads at once */
+    val kept; /* shared: what place_again reads */
 };
 
 /* From the CTA's number alone: heads, rows, slot. */
@@ -27,9 +28,12 @@ struct place place_find(struct kb *k);
 void place_look_up(struct kb *k, struct place *w, const struct spread *s);
 /* For the reduction: where the sequence's partial results begin, and how many splits they are of. */
 void place_tell(struct kb *k, const struct place *w);
+/* What is needed after the work, into shared memory and back (a CTA barrier between): registers of the steps are not for it. */
+void place_keep(struct kb *k, struct place *w);
+void place_again(struct kb *k, struct place *w);
 /* plan->neighbours: before the work, and after. */
-void place_arrive(struct kb *k, struct place *w);
-struct mates place_mates(struct kb *k, struct place *w);
+void place_arrive(struct kb *k, const struct place *w);
+struct mates place_mates(struct kb *k, const struct place *w);
 /* Visible keys of the lane's rows; [start, end) of this split, no further than any row sees. */
 void place_range(struct kb *k, struct attend *a, const struct place *w, const struct spread *s, val *start, val *end);
 
