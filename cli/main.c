@@ -62,8 +62,8 @@ static int finish(int code)
     return code ? code : CLI_USAGE;
 }
 
-/* Compilers free and ask again for some ten megabytes a kernel: given back to the system each time, they cost 10 to 15 of
-** 175 ms. */
+/* Compilers free and ask again for some ten megabytes a kernel: given back to the system each time,
+** they cost 10 to 15 of 175 ms. */
 static void keep_memory(void)
 {
 #ifdef M_TRIM_THRESHOLD

@@ -76,8 +76,8 @@ struct plan {
     int squares;                 /* 1: squares of key centroids are summed by the matrix unit */
     int producer;             /* 1: one more warp asks for pages; the others only read them */
     int bulk;                 /* 1: images come by the bulk copy engine */
-    int neighbours;           /* decode: so many CTAs of a cluster, at most, join their splits in shared memory, and the last cluster
-                              ** the rest; 0: a reduction of its own does */
+    int neighbours;           /* decode: so many CTAs of a cluster, at most, join their splits, and the last cluster the rest, where
+                              ** the launch says so; 0: a reduction always does */
     int dense;                /* unified, 16-bit rows: groups of four warps that multiply (kb_group.h); 0: each warp by itself */
     int dense_tiles;          /* of keys and of values that have a place in shared memory, a power of two */
     int held_masks;           /* 1: masks of value codes are kept in registers */

@@ -101,8 +101,8 @@ struct target_ops {
     void (*bulk_init)(struct kb *k, val bar, val arrivals); /* NULL, with the rest of these: no bulk copies */
     void (*bulk_expect)(struct kb *k, val bar, val bytes), (*bulk_copy)(struct kb *k, val to, val from, val bytes, val bar);
     void (*bulk_wait)(struct kb *k, val bar, val phase), (*bulk_settle)(struct kb *k, val x); val (*elect)(struct kb *k);
-    void (*team_barrier)(struct kb *k, int threads), (*cluster_barrier)(struct kb *k); /* of the CTA's first threads; with TF_CLUSTER */
-    val (*neighbour)(struct kb *k, val pointer, val rank), (*table_word)(struct kb *k, val base, val offset); /* base: i32; NULL: a load */
+    void (*team_barrier)(struct kb *k, int threads), (*cluster_barrier)(struct kb *k); /* the first: of the CTA's first threads */
+    val (*neighbour)(struct kb *k, val pointer, val rank), (*table_word)(struct kb *k, val base, val offset); /* base: i32 */
     val (*any)(struct kb *k, val cond); /* i1; NULL: by shuffles */
     val (*warp_sum)(struct kb *k, val x), (*warp_most)(struct kb *k, val x); /* i32; NULL: by shuffles */
     val (*uniform)(struct kb *k, val x), (*opaque)(struct kb *k, val x), (*held)(struct kb *k, val x); /* held: i32; NULL: x */

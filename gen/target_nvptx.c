@@ -374,8 +374,9 @@ const struct matrix_ops matrix_nvptx_narrow = {
     .load_pairs = load_pairs,
 };
 
-/* What the assembler does not do itself. Little is left: 15 ms less of 190 than with instcombine and gvn, the loop no longer
-** (decode 4bit_nc, sm_90a). Before sm_90, where a thread holds a step in registers, some kernels would spill. */
+/* What the assembler does not do itself. Little is left: 15 ms less of 190 than with instcombine and
+** gvn, the loop no longer (decode 4bit_nc, sm_90a). Before sm_90, where a thread holds a step in
+** registers, some kernels would spill. */
 static const char *passes(const struct target *t)
 {
     return t->flags & TF_BULK_COPY ? "function(early-cse<memssa>)"

@@ -240,9 +240,9 @@ static int64_t row_blocks(const kvk_kernels *k)
     return ceil_div(dims / wide, EIGHT);
 }
 
-/* KV heads a CTA: half as many, if rows have two splits then, which pairs join. Fewer still, and pages come in small pieces
-** (measured: two heads take 2 to 10 % longer than eight). Pages of other layouts than native come in one piece only where a
-** CTA takes all heads. */
+/* KV heads a CTA: half as many, if rows have two splits then, which pairs join. Fewer still, and
+** pages come in small pieces (measured: two heads take 2 to 10 % longer than eight). Pages of other
+** layouts than native come in one piece only where a CTA takes all heads. */
 static int32_t choose_heads(const kvk_kernels *k, const struct kvk_decode_args *a, int64_t tiles)
 {
     int32_t heads = launch_image_heads(k), half = heads / 2;
