@@ -340,6 +340,7 @@ def build(kvkiln, group, folder):
     """Runs the command line; returns {path: target} of the sealed objects and what it said."""
     targets, presets, kinds, layouts, sizes, gqas, options, *pages = group
     found, said = {}, ""
+    others = tuple(k for k in ("merge",) if k not in kinds)  # comes with decode, whose splits it joins
     for target in targets:
         out = os.path.join(folder, target)
         command = [kvkiln, "build", *presets, "--target", target, "--kind", ",".join(kinds), "--head-size",
@@ -353,6 +354,8 @@ def build(kvkiln, group, folder):
         if done.returncode:
             said += f"{target}: exit {done.returncode}\n" + "\n".join(done.stderr.splitlines()[-30:]) + "\n"
         for name in sorted(os.listdir(out)) if os.path.isdir(out) else []:
+            if name.startswith(others):
+                continue
             path = os.path.join(out, name)
             with open(path, "rb") as f:
                 if f.read(6) == b"KVKILN":
