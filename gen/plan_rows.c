@@ -84,6 +84,7 @@ static void plan_places(struct plan *p)
 
 void plan_rows(struct plan *p)
 {
+    p->value_pairs = p->held_places = 0; /* a shape whose images did not fit leaves its own */
     if (p->images && p->geo.layout == LAYOUT_SOA)
         plan_value_pairs(p);
     const struct slot *s = &p->slot;

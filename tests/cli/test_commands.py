@@ -109,6 +109,21 @@ def values_in_pairs_and_held_places_where_they_can_be():
         assert plan.get("value_pairs") == pairs and plan.get("held_places") == held, (spec, layout, target, plan)
 
 
+def decode_text(name, layout, plan):
+    out = f"{TEMP}/text-{name}-{layout}"
+    kvkiln("build", "turboquant_4bit_nc", "--kind", "decode", "--layout", layout, "--target", "sm_90a", "--emit", "ptx",
+           "--plan", plan, "-o", out)
+    return open(glob.glob(f"{out}/decode*.ptx")[0], encoding="ascii").read()
+
+
+def images_that_do_not_fit_leave_nothing_behind():
+    for layout in ("soa", "native", "aos"):
+        plan = plan_of("turboquant_4bit_nc", layout, "sm_90a", "--plan", "narrow=4")
+        assert plan["images"] == "0", (layout, plan)  # 32 rows beside two steps: too much
+        alike = f"narrow=4,images=0,warps={plan['warps']}"
+        assert decode_text("fallen", layout, "narrow=4") == decode_text("asked", layout, alike), layout
+
+
 def pairs_are_read_by_loads_that_transpose():
     for layout, some in (("soa", True), ("aos", False)):
         out = f"{TEMP}/pairs-{layout}"
@@ -258,6 +273,7 @@ def unwritable_cache_is_no_obstacle():
 
 TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, specs_may_be_a_list, doctor_knows_this_machine,
          explain_gives_a_plan, values_in_pairs_and_held_places_where_they_can_be,
+         images_that_do_not_fit_leave_nothing_behind,
          pairs_are_read_by_loads_that_transpose, plans_come_from_rules_tables_and_options,
          build_writes_every_combination, build_writes_the_default_folder,
          every_layout_is_every_one_that_the_shape_has, build_counts_what_failed,
