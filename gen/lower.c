@@ -26,6 +26,7 @@ struct lower {
     LLVMContextRef ctx;
     LLVMModuleRef module;
     LLVMTargetMachineRef machine;
+    bool quick;
     int errors;
     char first[256]; /* first error diagnostic */
 };
@@ -52,14 +53,15 @@ static kvk_status from_message(kvk_error *err, const char *stage, char *message)
     return status;
 }
 
-kvk_status lower_open(const struct target *target, const char *module_name, struct lower **out,
-                      kvk_error *err)
+kvk_status lower_open(const struct target *target, const char *module_name, bool quick,
+                      struct lower **out, kvk_error *err)
 {
     struct lower *l = calloc(1, sizeof *l);
     if (!l)
         return ERR(err, KVK_E_MEMORY, "out of memory");
     target->ops->initialise();
     l->target = target;
+    l->quick = quick;
     l->ctx = LLVMContextCreate();
     LLVMContextSetDiagnosticHandler(l->ctx, on_diagnostic, l);
     l->module = LLVMModuleCreateWithNameInContext(module_name, l->ctx);
@@ -71,8 +73,9 @@ kvk_status lower_open(const struct target *target, const char *module_name, stru
         return from_message(err, target->name, message);
     }
     /* text is assembled, and scheduled, once more: less work here leaves the same text */
-    LLVMCodeGenOptLevel level =
-        target->ops->object ? LLVMCodeGenLevelDefault : LLVMCodeGenLevelLess;
+    LLVMCodeGenOptLevel level = target->ops->object ? LLVMCodeGenLevelDefault
+                                : quick             ? LLVMCodeGenLevelNone
+                                                    : LLVMCodeGenLevelLess;
     LLVMRelocMode reloc = target->ops->reloc_pic ? LLVMRelocPIC : LLVMRelocDefault;
     l->machine = LLVMCreateTargetMachine(t, target->ops->triple, target->cpu, target->features,
                                          level, reloc, LLVMCodeModelDefault);
@@ -108,7 +111,7 @@ kvk_status lower_verify(struct lower *l, kvk_error *err)
 
 kvk_status lower_optimise(struct lower *l, kvk_error *err)
 {
-    const char *passes = l->target->ops->passes ? l->target->ops->passes(l->target) : "default<O2>";
+    const char *passes = l->target->ops->passes ? l->target->ops->passes(l->quick) : "default<O2>";
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
     LLVMErrorRef e = LLVMRunPasses(l->module, passes, l->machine, options);
     LLVMDisposePassBuilderOptions(options);

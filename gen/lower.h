@@ -10,12 +10,14 @@
 
 #include "../runtime/kvkiln.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct target;
 struct lower; /* an LLVM context, a module and a target machine */
 
-kvk_status lower_open(const struct target *target, const char *module_name, struct lower **out, kvk_error *err);
+/* quick: less of LLVM, for kernels that the assembler then makes as good. */
+kvk_status lower_open(const struct target *target, const char *module_name, bool quick, struct lower **out, kvk_error *err);
 void lower_close(struct lower *l);
 void *lower_context(struct lower *l); /* LLVMContextRef */
 void *lower_module(struct lower *l);  /* LLVMModuleRef */

@@ -144,7 +144,7 @@ kvk_status pipeline_compile(const struct gen_request *request, unsigned mask,
         !name_format(request->kind, j.plan.spec.name, &j.plan.geo, j.name, sizeof j.name))
         status = ERR(err, KVK_E_SPEC, "%s: not a name for a kernel", j.plan.spec.name);
     if (!status)
-        status = lower_open(j.plan.target, j.name, &j.lower, err);
+        status = lower_open(j.plan.target, j.name, j.plan.quick, &j.lower, err);
     if (!status)
         status = build(&j);
     if (!status)

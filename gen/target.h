@@ -85,7 +85,7 @@ struct target {
 
 struct target_ops {
     const char *triple;
-    const char *device_scope, *(*passes)(const struct target *t); /* of atomics that all CTAs see; LLVM's, NULL = default<O2> */
+    const char *device_scope, *(*passes)(bool quick); /* of atomics that all CTAs see; LLVM's, NULL = default<O2> */
     int reloc_pic, object; /* object: LLVM emits an object file (amdgcn, host), else text (PTX) */
     int as_global, as_shared, as_const;
     void (*initialise)(void); /* the LLVM back end; called once per compile, idempotent */

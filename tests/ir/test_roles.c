@@ -30,7 +30,7 @@ static struct bench *begin(const struct target *target)
     struct bench *b = calloc(1, sizeof *b);
     b->plan = calloc(1, sizeof *b->plan);
     b->plan->target = target;
-    assert_int_equal(lower_open(target, "roles", &b->lower, &b->err), KVK_OK);
+    assert_int_equal(lower_open(target, "roles", false, &b->lower, &b->err), KVK_OK);
     kb_open(&b->kb, lower_context(b->lower), lower_module(b->lower), target, b->plan, &b->err);
     kb_entry_begin(&b->kb, "roles", "reduce", 2 * target->warp);
     return b;

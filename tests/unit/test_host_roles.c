@@ -42,7 +42,7 @@ static void build(const char *target_name, body *emit, void **image, size_t *byt
     struct lower *l;
     struct kb k;
     assert_non_null(target);
-    check(lower_open(target, "test", &l, &err), &err);
+    check(lower_open(target, "test", false, &l, &err), &err);
     kb_open(&k, lower_context(l), lower_module(l), target, &plan, &err);
     kb_entry_begin(&k, names[0], "reduce", 64);
     val in = kb_param(&k, "partial");

@@ -46,7 +46,7 @@ static void *relocatable(const char *target_name, size_t *bytes)
     struct lower *l = NULL;
     void *object = NULL;
     const struct target *target = target_find(target_name);
-    assert_int_equal(lower_open(target, "test", &l, &err), KVK_OK);
+    assert_int_equal(lower_open(target, "test", false, &l, &err), KVK_OK);
     struct plan *plan = calloc(1, sizeof *plan);
     struct kb k;
     kb_open(&k, lower_context(l), lower_module(l), target, plan, &err);
