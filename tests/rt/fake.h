@@ -12,7 +12,7 @@ enum { FAKE_LAUNCHES = 8, FAKE_PARAMS = 512 };
 struct fake_launch {
     char function[64];
     unsigned grid, threads, shared;
-    int overlaps;           /* cuda: it may, by its attribute */
+    int overlaps, cluster;  /* cuda: it may, by its attribute; CTAs of a cluster, 0 without */
     void *stream;
     size_t bytes;
     unsigned char params[FAKE_PARAMS];
@@ -33,6 +33,7 @@ struct fake {
     int unentered;          /* calls that need the primary context and had another, or none */
     int dynamic_shared;     /* last value of the attribute */
     int resident;
+    int clusters;           /* cuda: of two CTAs that the device holds at once */
     int current;            /* hip: current device, as last set */
     int expect;             /* hip: the device whose calls need it to be current */
     int queued;             /* launches since the device was waited for */
@@ -44,7 +45,7 @@ struct fake {
 };
 
 /* Two devices of CUDA 13, sm_90a; the suites open hip:1. */
-#define FAKE_BEGINNING {.devices = 2, .major = 9, .version = 13000, .resident = 4, .expect = 1}
+#define FAKE_BEGINNING {.devices = 2, .major = 9, .version = 13000, .resident = 4, .clusters = 264, .expect = 1}
 
 /* Exported by each fake library. */
 struct fake *fake_state(void);

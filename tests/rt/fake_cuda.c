@@ -264,6 +264,13 @@ CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, int *ctas, void *function, int
     return 0;
 }
 
+CALL(cuOccupancyMaxActiveClusters, int *clusters, void *function, const void *config)
+{
+    STEP(1);
+    *clusters = state.clusters;
+    return 0;
+}
+
 /* Streams hold which context they are of; those that a test makes up are of the primary one. */
 enum { FOREIGN = 16 };
 static const void *foreign[FOREIGN];
@@ -347,13 +354,22 @@ CALL(cuLaunchKernelEx, const struct launch_config *l, void *function, void **par
     if (l->stream && !is_ours(l->stream))
         return 400;
     if (l->gy != 1 || l->gz != 1 || l->by != 1 || l->bz != 1 || params || extra[0] != (void *)1 ||
-        extra[2] != (void *)2 || extra[4] || l->count != 1 || l->attributes[0].id != 6)
+        extra[2] != (void *)2 || extra[4] || l->count < 1 || l->count > 2)
         return 1;
     remember_launch(function, l->gx, l->bx, l->shared, l->stream, extra);
     pthread_mutex_lock(&mutex);
-    state.launch[(state.launches - 1) % FAKE_LAUNCHES].overlaps = l->attributes[0].value[0];
+    struct fake_launch *to = &state.launch[(state.launches - 1) % FAKE_LAUNCHES];
+    int unknown = 0;
+    for (unsigned i = 0; i < l->count; i++)
+        switch (l->attributes[i].id) {
+        case 4: to->cluster = l->attributes[i].value[0]; break;
+        case 6: to->overlaps = l->attributes[i].value[0]; break;
+        default: unknown = 1;
+        }
+    if (to->cluster && to->grid % (unsigned)to->cluster)
+        unknown = 1;
     pthread_mutex_unlock(&mutex);
-    return 0;
+    return unknown;
 }
 
 CALL(cuMemAlloc_v2, uint64_t *memory, size_t bytes)

@@ -99,7 +99,7 @@ static void remember_launch(const char *function, unsigned grid, unsigned thread
     l->grid = grid;
     l->threads = threads;
     l->shared = shared;
-    l->overlaps = 0;
+    l->overlaps = l->cluster = 0;
     l->stream = stream;
     l->bytes = *(size_t *)extra[3];
     memcpy(l->params, extra[1], l->bytes < FAKE_PARAMS ? l->bytes : FAKE_PARAMS);
