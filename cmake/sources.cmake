@@ -311,6 +311,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/rt/test_faults.c
   tests/rt/test_hip.c
   tests/rt/test_image.c
+  tests/rt/test_joins.c
   tests/rt/test_convert.c
   tests/rt/test_launch.c
   tests/rt/test_object.c
