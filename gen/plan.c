@@ -410,7 +410,9 @@ static void plan_images(struct plan *p, bool wanted)
     p->bulk = p->images && p->target->flags & TF_BULK_COPY;
     plan_producer(p);
     bool looks_up = p->spec.key.kind == CODEC_CODEBOOK;
-    p->image_padding = p->images && looks_up && p->geo.layout == LAYOUT_SOA ? 32 : 0;
+    p->image_padding = p->images && looks_up && p->geo.layout == LAYOUT_SOA ? 32
+                       : p->powers && p->geo.layout == LAYOUT_AOS           ? 16
+                                                                            : 0;
     plan_rows(p);
     plan_because(
         p, "images", "%s",

@@ -22,12 +22,13 @@ static int suits(int64_t x) { return x % BULK_BYTES == 0; }
 enum { GROUP_TOKENS = 4, BANKS_BYTES = 128 };
 
 /* Bytes after every four rows of an image that keep reads of some tokens' same bytes in different
-** banks of shared memory, where rows by themselves begin in the same bank (part_image.c). There
-** is room for that where a CTA takes all the heads it can. */
+** banks of shared memory, where rows (aos: every fourth) by themselves begin in the same bank
+** (part_image.c, part_powers.c). There is room for that where a CTA takes all the heads it can. */
 static int64_t padding_of(const kvk_kernels *k, int64_t heads, int64_t row)
 {
     const struct kernel *kernel = k->kernel[KIND_DECODE];
-    return row % BANKS_BYTES == 0 && heads == kernel->image_heads ? kernel->image_padding : 0;
+    int64_t apart = k->pages.soa ? row : GROUP_TOKENS * row;
+    return apart % BANKS_BYTES == 0 && heads == kernel->image_heads ? kernel->image_padding : 0;
 }
 
 /* Tokens a copy. All: pages hold nothing but these heads, as images do; 4: they do but for

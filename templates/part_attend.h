@@ -78,7 +78,7 @@ struct attend {
 struct attend_sums {
     val m[ATTEND_ROWS], l[ATTEND_ROWS], z[ATTEND_ROWS];
     val o[ATTEND_SUMS];    /* [dim tile][row][e] */
-    val power[2];          /* i32, where plan->powers: references of keys and values (part_powers.c), four times a byte */
+    val power[2];          /* i32, where plan->powers: references of keys and values (part_powers.c) */
     val middle[16];        /* [tile][row][e], all tiles alike: weights times the middle code, not yet taken off o */
 };
 

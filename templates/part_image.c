@@ -96,6 +96,8 @@ static val image_token(struct kb *k, const struct image *im, const struct plan *
 {
     if (p->key_words || p->value_words)
         return word_token(K, im, row);
+    if (p->powers && p->geo.layout == LAYOUT_AOS)
+        return powers_token(K, row);
     return token_of(K, p->geo.layout, row);
 }
 
@@ -117,7 +119,7 @@ static void image_tokens(struct kb *k, const struct image *im, struct attend *v)
         return;
     }
     bool words = p->key_words || p->value_words;
-    v->tokens_8 = words ? 8 : layout == LAYOUT_SOA ? 2 : 1;
+    v->tokens_8 = words ? 8 : layout == LAYOUT_SOA || p->powers ? 2 : 1;
     v->y_token = image_token(K, im, p, v->y);
     for (int e = 0; e < v->shape.ke; e++) {
         val row = kb_matrix(K)->k_index(K, e);
@@ -191,7 +193,7 @@ static struct attend view(struct kb *k, const struct attend *a, const struct ima
     if (v.plan->key_words || v.plan->value_words)
         words_begin(K, &v, im->member);
     if (v.plan->powers)
-        powers_begin(K, &v);
+        powers_begin(K, &v, im->group_pitch);
     if (v.plan->held_places)
         hold(K, &v, im);
     return v;

@@ -10,10 +10,10 @@
 /* A word of value codes whose nibbles were brought to where f16 has them: [pair] of the last word asked for. */
 struct power_word { int sub, word; val even, odd; };
 
-/* Bytes (i32) from the head's part of a subtile's image: to the scales of the lane's own token of a step, and to
-** those of the lane's chunks of its key rows and value tokens. */
+/* Bytes (i32) from the head's part of a subtile's image to the scales of the lane's chunks of its key rows and value
+** tokens; from four tokens to the next four. */
 struct attend_powers {
-    val own[2], key[2], value[16];
+    val key[2], value[16], group_pitch;
     struct power_word *words; /* of the step, [pair] */
 };
 

@@ -14,9 +14,8 @@ enum {
     MOST_FIELD = 30,  /* of a finite f16 */
     FIRST_FIELD = 26, /* what the largest scale of the first step becomes */
     MOST_REFERENCE = 223,
-    EVERY_BYTE = 0x01010101,    /* references are kept so, four times */
-    UNKNOWN = (int)0xe000e000u, /* before any scale: fits tokens of scales 2^190 apart at most */
-    FIELDS_PAIR = 0x04000400,   /* one in the exponent fields of a pair */
+    UNKNOWN = 512, /* a reference before any scale: more than a byte, so that none fits */
+    FIELDS_PAIR = 0x04000400, /* one in the exponent fields of a pair */
     SIGNS = (int)0x80808080u,
     PLACES = (int)0x8e008e00u
 };
@@ -51,15 +50,18 @@ static val later(struct kb *k, const struct attend *v, val steps, int tokens)
     return kb_add(K, steps, more);
 }
 
-void powers_begin(struct kb *k, struct attend *v)
+val powers_token(struct kb *k, val row)
+{
+    val r0 = kb_shli(K, kb_andi(K, row, 1), 2), r1 = kb_lshri(K, kb_andi(K, row, 2), 1);
+    val r2 = kb_shli(K, kb_andi(K, row, 4), 1), r3 = kb_lshri(K, kb_andi(K, row, 8), 2);
+    return kb_or(K, kb_or(K, r0, r1), kb_or(K, r2, r3));
+}
+
+void powers_begin(struct kb *k, struct attend *v, val group_pitch)
 {
     const struct slot *slot = &v->plan->slot;
-    const struct side *sides[2] = {&slot->key, &slot->value};
     struct attend_powers *p = &v->powers;
-    val own = kb_andi(K, kb_lane(K), 15);
-    val own_steps = is_native(v) ? NULL : kb_mul(K, own, v->head.step);
-    for (int i = 0; i < 2; i++)
-        p->own[i] = scales_at(K, v, sides[i], own, own_steps);
+    p->group_pitch = group_pitch;
     val chunk = kb_divi(K, kb_muli(K, v->group, v->key_run), slot->key.codec.group);
     for (int t = 0; t < v->y_tiles; t++) {
         val token = kb_addi(K, v->y_token, (long long)t * v->tokens_8);
@@ -108,22 +110,6 @@ struct own {
     int n[2];
 };
 
-/* Is some byte of the own token's less its reference not 0 to 30? What a byte borrows from the next
-** is seen: its own upper bits are ones then, references being at most 224. */
-static val unfit(struct kb *k, const struct own *own, const struct attend_sums *s)
-{
-    val all = NULL;
-    for (int i = 0; i < 2; i++) {
-        for (int w = 0; w < own->n[i]; w++) {
-            val field = kb_sub(K, own->word[i][w], s->power[i]),
-                next = kb_addi(K, field, EVERY_BYTE);
-            val both = kb_or(K, field, next);
-            all = all ? kb_or(K, all, both) : both;
-        }
-    }
-    return kb_any(K, kb_icmpi(K, KB_NE, kb_andi(K, all, (int)0xe0e0e0e0u), 0));
-}
-
 static val most_byte(struct kb *k, const val *words, int n)
 {
     val most = NULL;
@@ -137,20 +123,18 @@ static val most_byte(struct kb *k, const val *words, int n)
 /* The reference that fits a step's largest scale, too. */
 static val moved(struct kb *k, const struct own *own, int i, val exists, val before)
 {
-    val power = kb_lshri(K, before, 24);
     val most = kb_select(K, exists, most_byte(K, own->word[i], own->n[i]), kb_i32(K, 0));
     most = kb_warp_most(K, most);
     val fit = kb_smax(K, kb_addi(K, most, -FIRST_FIELD), kb_i32(K, 1));
-    fit = kb_muli(K, kb_smin(K, fit, kb_i32(K, MOST_REFERENCE)), EVERY_BYTE);
-    val above = kb_icmp(K, KB_SGT, kb_addi(K, most, -MOST_FIELD), power);
+    fit = kb_smin(K, fit, kb_i32(K, MOST_REFERENCE));
+    val above = kb_icmp(K, KB_SGT, kb_addi(K, most, -MOST_FIELD), before);
     val first = kb_icmpi(K, KB_EQ, before, UNKNOWN);
     return kb_select(K, kb_or(K, above, first), fit, before);
 }
 
 /* 2^(power + 29 - 127): what operands are multiplied with to be what they stand for. */
-static val power_of(struct kb *k, val reference)
+static val power_of(struct kb *k, val power)
 {
-    val power = kb_lshri(K, reference, 24);
     return kb_bitcast(K, kb_shli(K, kb_addi(K, power, 29), 23), KB_F32);
 }
 
@@ -175,11 +159,8 @@ static val factors(struct kb *k, val lower, val upper, val power, bool fits)
 
 /* All factors of a step from its bytes. */
 static void make_factors(struct kb *k, const struct attend *a, const struct attend_codes *from,
-                         const val *references, bool fits, struct attend_codes *to)
+                         const val *power, bool fits, struct attend_codes *to)
 {
-    val power[2];
-    for (int i = 0; i < 2; i++)
-        power[i] = kb_lshri(K, references[i], 24);
     const struct plan *p = a->plan;
     int tiles = a->shape.k_tiles;
     for (int u = 0; u < p->subtiles; u++)
@@ -217,15 +198,43 @@ static void load_bytes(struct kb *k, const struct attend *v, struct attend_codes
     }
 }
 
+static val more_of(struct kb *k, val most, val byte, val none)
+{
+    val field = kb_add(K, byte, none);
+    return most ? kb_select(K, kb_icmp(K, KB_UGT, most, field), most, field) : field;
+}
+
+/* Is some byte less its reference not 0 to 30? Lanes have all of a step's between them. */
+static val unfit(struct kb *k, const struct attend *v, const struct attend_codes *c,
+                 const val *power)
+{
+    val most = NULL, none[2], zero = kb_i32(K, 0);
+    for (int i = 0; i < 2; i++)
+        none[i] = kb_sub(K, zero, power[i]);
+    for (int u = 0; u < v->plan->subtiles; u++)
+        for (int t = 0; t < v->y_tiles; t++)
+            for (int i = 0; i < key_chunks(v); i++)
+                most = more_of(K, most, c->key_scale[u][t][i], none[0]);
+    for (int u = 0; u < v->plan->subtiles / v->shape.k_tiles; u++)
+        for (int e = 0; e < v->shape.ke; e++)
+            for (int i = 0; i < value_chunks(v); i++)
+                most = more_of(K, most, c->value_scale[u][e][i], none[1]);
+    return kb_any(K, kb_icmpi(K, KB_UGT, most, MOST_FIELD));
+}
+
 static struct own load_own(struct kb *k, const struct attend *v)
 {
     const struct slot *slot = &v->plan->slot;
     const struct side *sides[2] = {&slot->key, &slot->value};
     struct own own;
     val sub = v->plan->subtiles == 1 ? kb_i32(K, 0) : kb_lshri(K, kb_andi(K, kb_lane(K), 16), 4);
-    val part = part_of(K, v, sub);
-    for (int i = 0; i < 2; i++)
-        own.n[i] = own_words(K, sides[i], kb_offset(K, part, v->powers.own[i]), own.word[i]);
+    val part = part_of(K, v, sub), token = kb_andi(K, kb_lane(K), 15);
+    val group = kb_mul(K, kb_lshri(K, token, 2), v->powers.group_pitch);
+    val steps = kb_add(K, group, kb_mul(K, kb_andi(K, token, 3), v->head.step));
+    for (int i = 0; i < 2; i++) {
+        val at = scales_at(K, v, sides[i], token, steps);
+        own.n[i] = own_words(K, sides[i], kb_offset(K, part, at), own.word[i]);
+    }
     return own;
 }
 
@@ -255,19 +264,18 @@ static void merge_factors(struct kb *k, const struct attend *a, const struct kb_
 void powers_load(struct kb *k, const struct attend *a, struct attend *v, val start,
                  struct attend_codes *c, struct attend_sums *s)
 {
-    struct own own = load_own(K, v);
     load_bytes(K, v, c);
     struct attend_codes bytes = *c, usual;
     const struct attend_sums before = *s;
     make_factors(K, v, &bytes, s->power, true, c);
     usual = *c;
-    struct kb_if rare = kb_if(K, unfit(K, &own, s));
+    struct kb_if rare = kb_if(K, unfit(K, v, &bytes, s->power));
+    struct own own = load_own(K, v);
     val exists = own_exists(K, v, start);
     for (int i = 0; i < 2; i++)
         s->power[i] = moved(K, &own, i, exists, before.power[i]);
     make_factors(K, v, &bytes, s->power, false, c);
-    val old = kb_lshri(K, before.power[1], 24);
-    val less = kb_smin(K, kb_sub(K, old, kb_lshri(K, s->power[1], 24)), kb_i32(K, 0));
+    val less = kb_smin(K, kb_sub(K, before.power[1], s->power[1]), kb_i32(K, 0));
     val factor = kb_exp2(K, kb_sitofp(K, less)); /* 1, where sums are nothing yet */
     for (int i = 0; i < sums_of(v); i++)
         s->o[i] = kb_fmul(K, s->o[i], factor);

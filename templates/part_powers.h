@@ -15,8 +15,12 @@
 
 #include "part_attend.h"
 
+/* Which token of an aos image a row of operands is (i32): of rows that are read together, tokens in different banks,
+** where slots of eight heads lie an odd multiple of 64 bytes apart and 16 bytes follow every fourth. 8 rows on is the
+** next token but one. */
+val powers_token(struct kb *k, val row);
 /* v->powers, once for the warp's view of images; no step's scales are known yet. */
-void powers_begin(struct kb *k, struct attend *v);
+void powers_begin(struct kb *k, struct attend *v, val group_pitch);
 void powers_clear(struct kb *k, struct attend_sums *s);
 /* Reads the scales of a step: c->key_scale, value_scale become pairs of factors, v->row_scale fits the keys. */
 void powers_load(struct kb *k, const struct attend *a, struct attend *v, val start, struct attend_codes *c,
