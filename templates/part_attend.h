@@ -102,6 +102,8 @@ void attend_load(struct kb *k, const struct attend *a, val start, struct attend_
 /* The same in two parts: keys and fields, values. */
 void attend_load_keys(struct kb *k, const struct attend *a, val start, struct attend_codes *c);
 void attend_load_values(struct kb *k, const struct attend *a, val start, struct attend_codes *c);
+/* `bytes` bytes at a multiple of `align` as little-endian words, the last one zero-extended. */
+void attend_load_words(struct kb *k, const struct attend *a, val at, int bytes, int align, val *words);
 /* Number of the sequence's page `index` (i32). */
 val attend_page(struct kb *k, const struct attend *a, val index);
 /* part_key.c: Y operand of k step s for one token row; *squares (may be NULL) gains the sum of its

@@ -10,6 +10,7 @@
 
 #include "part_image_native.h"
 #include "part_native.h"
+#include "part_powers.h"
 #include "part_squares.h"
 #include "part_words.h"
 
@@ -37,9 +38,7 @@ static void load_shifted(struct kb *k, const struct attend *a, val at, int bytes
         words[n - 1] = kb_andi(K, words[n - 1], (1LL << bytes % 4 * 8) - 1);
 }
 
-/* `bytes` bytes as little-endian words, the last one zero-extended. The pointer is a multiple of
-** `align`. */
-static void load_words(struct kb *k, const struct attend *a, val at, int bytes, int align,
+void attend_load_words(struct kb *k, const struct attend *a, val at, int bytes, int align,
                        val *words)
 {
     int unit = min_int(align, 16);
@@ -81,7 +80,7 @@ static void load_bits(struct kb *k, const struct attend *a, val codes, val first
                       val *words)
 {
     int bytes = (7 + bits + 7) / 8, n = (bytes + 3) / 4;
-    load_words(K, a, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bytes, 1, words);
+    attend_load_words(K, a, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bytes, 1, words);
     val shift = kb_andi(K, first_bit, 7);
     val up = kb_sub(K, kb_i32(K, 31), shift);
     for (int i = 0; i < n; i++) {
@@ -106,7 +105,8 @@ void attend_load_run(struct kb *k, const struct attend *a, const struct slot_tok
         load_bits(K, a, codes, first_bit, bits, words);
     } else {
         int align = plan_run_unit(side, run, step);
-        load_words(K, a, kb_offset(K, codes, kb_lshri(K, first_bit, 3)), bits / 8, align, words);
+        val first_byte = kb_offset(K, codes, kb_lshri(K, first_bit, 3));
+        attend_load_words(K, a, first_byte, bits / 8, align, words);
     }
     if (side->scale_bytes && !a->plan->powers) { /* part_powers.c reads them by itself */
         val at_scales = slot_scales(K, token, side);
@@ -278,6 +278,10 @@ static void load_keys(struct kb *k, const struct attend *a, const struct subtile
         pairs_keys(K, a, &s->first[0], sub, c);
         return;
     }
+    if (powers_by_rows(a)) {
+        powers_keys(K, a, sub, c);
+        return;
+    }
     val key_first = kb_muli(K, a->group, a->key_run);
     for (int t = 0; t < a->y_tiles; t++) {
         int later = t * (a->image ? a->tokens_8 : a->shape.y_tile);
@@ -297,6 +301,10 @@ static void load_values(struct kb *k, const struct attend *a, const struct subti
     const struct slot *slot = &a->plan->slot;
     if (image_is_native(a)) {
         image_native_values(K, a, s->first[sub].record, sub, c);
+        return;
+    }
+    if (powers_by_rows(a)) {
+        powers_values(K, a, sub, c);
         return;
     }
     if (a->plan->value_pairs) {

@@ -160,7 +160,7 @@ static void hold(struct kb *k, struct attend *v, const struct image *im)
     v->facts_from = kb_held(K, kb_offset(K, v->scratch, kb_shli(K, row, 4)));
     if (v->key_table.lane)
         v->key_table.lane = kb_held(K, v->key_table.lane);
-    if (v->head.layout == LAYOUT_AOS)
+    if (p->key_words && p->value_words)
         words_hold(K, v);
     if (v->head.layout == LAYOUT_NATIVE)
         v->cell = kb_held(K, kb_add(K, v->head.record, kb_shli(K, lane, 4)));

@@ -14,6 +14,7 @@
 */
 #include "part_output.h"
 
+#include "part_powers.h"
 #include "part_splits.h"
 #include "part_words.h"
 
@@ -95,8 +96,8 @@ static void put(struct kb *k, const struct join *j, const struct attend_sums *s)
 static val dim_of(struct kb *k, const struct join *j, val row, val at)
 {
     const struct plan *p = j->a->plan;
-    bool words = p->value_words || p->value_pairs;
-    if (j->run == p->dims && !words)
+    bool words = p->value_words || p->value_pairs, turns = powers_turns(p);
+    if (j->run == p->dims && !words && !turns)
         return at;
     val y = kb_divi(K, at, j->run), first = kb_i32(K, j->pass);
     if (j->phase) { /* the last pass is followed by all of them */
@@ -105,6 +106,8 @@ static val dim_of(struct kb *k, const struct join *j, val row, val at)
     }
     val own = kb_sub(K, at, kb_muli(K, y, j->run));
     own = kb_add(K, own, kb_muli(K, first, j->run));
+    if (turns)
+        own = powers_dim(K, y, own);
     if (!words)
         return kb_add(K, kb_muli(K, y, j->a->dims), own);
     val turn =

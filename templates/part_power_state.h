@@ -10,10 +10,10 @@
 /* A word of value codes whose nibbles were brought to where f16 has them: [pair] of the last word asked for. */
 struct power_word { int sub, word; val even, odd; };
 
-/* Bytes (i32) from the head's part of a subtile's image to the scales of the lane's chunks of its key rows and value
-** tokens; from four tokens to the next four. */
+/* All i32: bytes from an image to the lane's first scales of keys and values, in aos also to its codes (values: of
+** both words, see powers_turns); from four tokens to the next four; a mask. */
 struct attend_powers {
-    val key[2], value[16], group_pitch;
+    val key_scales, value_scales, key_codes, value_codes[2], group_pitch, low;
     struct power_word *words; /* of the step, [pair] */
 };
 

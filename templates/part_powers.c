@@ -17,6 +17,8 @@ enum {
     UNKNOWN = 512, /* a reference before any scale: more than a byte, so that none fits */
     FIELDS_PAIR = 0x04000400, /* one in the exponent fields of a pair */
     SIGNS = (int)0x80808080u,
+    LOW_CODES = 0x0f0f0f0f,
+    CARRIES = 0x70707070, /* twice a code and that: its sign is carried to bit 7 */
     PLACES = (int)0x8e008e00u
 };
 
@@ -33,21 +35,22 @@ static val order_of(struct kb *k, val token)
     return kb_add(K, pair, kb_lshri(K, token, 3));
 }
 
-/* Bytes from the head's part of an image to a token's scales. */
-static val scales_at(struct kb *k, const struct attend *v, const struct side *side, val token,
-                     val steps)
+bool powers_by_rows(const struct attend *a)
 {
-    val at = is_native(v) ? kb_muli(K, order_of(K, token), side->scale_bytes) : steps;
-    return kb_addi(K, at, side->scale_offset);
+    return a->plan->powers && a->head.layout == LAYOUT_AOS;
 }
 
-/* Steps from a token to that of so many tokens later (native: nothing). */
-static val later(struct kb *k, const struct attend *v, val steps, int tokens)
+/* 16 value dims whose codes begin in the middle of 8 bytes. */
+bool powers_turns(const struct plan *p)
 {
-    if (is_native(v))
-        return NULL;
-    val more = kb_muli(K, v->head.step, tokens);
-    return kb_add(K, steps, more);
+    const struct side *side = &p->slot.value;
+    bool two = p->dims * side->codec.bits == 64, middle = side->code_offset % 8 == 4;
+    return p->powers && p->geo.layout == LAYOUT_AOS && two && middle;
+}
+
+val powers_dim(struct kb *k, val y, val dim)
+{
+    return kb_xor(K, dim, kb_shli(K, kb_andi(K, y, 4), 1));
 }
 
 val powers_token(struct kb *k, val row)
@@ -57,23 +60,94 @@ val powers_token(struct kb *k, val row)
     return kb_or(K, kb_or(K, r0, r1), kb_or(K, r2, r3));
 }
 
+static val held(struct kb *k, const struct attend *v, val x)
+{
+    return v->plan->held_places ? kb_held(K, x) : x;
+}
+
+/* The lane's first key row (value: token) of a step, and its chunk of the scales there. */
+static val first_scale(struct kb *k, const struct attend *v, bool value)
+{
+    const struct side *side = value ? &v->plan->slot.value : &v->plan->slot.key;
+    val element = value ? attend_first_dim(K, v, v->y) : kb_muli(K, v->group, v->key_run);
+    val row = value ? v->v_steps[0] : v->y_steps;
+    if (is_native(v)) {
+        val order = order_of(K, value ? v->k_token[0] : v->y_token);
+        row = kb_muli(K, order, side->scale_bytes);
+    }
+    val at = kb_add(K, row, kb_divi(K, element, side->codec.group));
+    return kb_addi(K, kb_add(K, at, v->head.record), side->scale_offset);
+}
+
+/* Where the lane's codes of its first key row, and value token, begin. */
+static void begin_rows(struct kb *k, struct attend *v)
+{
+    const struct plan *p = v->plan;
+    const struct side *key = &p->slot.key, *value = &p->slot.value;
+    struct attend_powers *w = &v->powers;
+    val first = kb_muli(K, v->group, v->key_run * key->codec.bits / 8);
+    first = kb_add(K, first, kb_add(K, v->y_steps, v->head.record));
+    w->key_codes = held(K, v, kb_addi(K, first, key->code_offset));
+    first = kb_muli(K, v->y, v->dims * value->codec.bits / 8);
+    first = kb_add(K, first, kb_add(K, v->v_steps[0], v->head.record));
+    first = kb_addi(K, first, value->code_offset);
+    w->value_codes[0] = w->value_codes[1] = held(K, v, first);
+    if (!powers_turns(p))
+        return;
+    val turn = kb_andi(K, v->y, 4);
+    w->value_codes[0] = held(K, v, kb_add(K, first, turn));
+    w->value_codes[1] = held(K, v, kb_add(K, first, kb_xor(K, turn, kb_i32(K, 4))));
+}
+
 void powers_begin(struct kb *k, struct attend *v, val group_pitch)
 {
-    const struct slot *slot = &v->plan->slot;
-    struct attend_powers *p = &v->powers;
-    p->group_pitch = group_pitch;
-    val chunk = kb_divi(K, kb_muli(K, v->group, v->key_run), slot->key.codec.group);
-    for (int t = 0; t < v->y_tiles; t++) {
-        val token = kb_addi(K, v->y_token, (long long)t * v->tokens_8);
-        val steps = later(K, v, v->y_steps, t * v->tokens_8);
-        p->key[t] = kb_add(K, scales_at(K, v, &slot->key, token, steps), chunk);
+    struct attend_powers *w = &v->powers;
+    w->group_pitch = kb_uniform(K, group_pitch);
+    w->low =
+        kb_opaque(K, kb_i32(K, LOW_CODES)); /* a mask in a register: the addition shifts, too */
+    w->key_scales = held(K, v, first_scale(K, v, false));
+    w->value_scales = held(K, v, first_scale(K, v, true));
+    for (int i = 0; i < 2 * v->plan->subtiles; i++) {
+        val page = kb_muli(K, v->image_page, i / 2);
+        int rows = is_native(v) ? 0 : i % 2 * v->tokens_8;
+        val later = kb_muli(K, v->head.step, rows);
+        v->rows_8[i] = kb_uniform(K, kb_add(K, page, later));
     }
-    val dim = attend_first_dim(K, v, v->y);
-    chunk = kb_divi(K, dim, slot->value.codec.group);
-    for (int e = 0; e < v->shape.ke; e++) {
-        bool next = e % 4 >= 2; /* 8 rows on from e - 2 */
-        val steps = later(K, v, v->v_steps[next ? e - 2 : e], next ? v->tokens_8 : 0);
-        p->value[e] = kb_add(K, scales_at(K, v, &slot->value, v->k_token[e], steps), chunk);
+    if (powers_by_rows(v))
+        begin_rows(K, v);
+}
+
+/* Where rows of a subtile's image begin which are to the lane's first what row e of a lane's tokens along k is to
+** row 0: one on (e odd), or eight. */
+static val row_place(struct kb *k, const struct attend *v, int sub, int e)
+{
+    val at = kb_offset(K, v->image, v->rows_8[2 * sub + e / 2]);
+    return e % 2 && !is_native(v) ? kb_offset(K, at, v->powers.group_pitch) : at;
+}
+
+void powers_keys(struct kb *k, const struct attend *a, int sub, struct attend_codes *c)
+{
+    const struct side *side = &a->plan->slot.key;
+    int run = a->key_run, align = plan_run_unit(side, run, run);
+    for (int t = 0; t < a->y_tiles; t++) {
+        val at = kb_offset(K, row_place(K, a, sub, 2 * t), a->powers.key_codes);
+        attend_load_words(K, a, at, run * side->codec.bits / 8, align, c->key[sub][t]);
+    }
+}
+
+void powers_values(struct kb *k, const struct attend *a, int sub, struct attend_codes *c)
+{
+    const struct side *side = &a->plan->slot.value;
+    int run = a->dims, align = plan_run_unit(side, run, run);
+    for (int e = 0; e < a->shape.ke; e++) {
+        val row = row_place(K, a, sub, e), *words = c->value[sub][e];
+        if (powers_turns(a->plan)) {
+            for (int i = 0; i < 2; i++)
+                words[i] = kb_load(K, KB_I32, kb_offset(K, row, a->powers.value_codes[i]), 4);
+            continue;
+        }
+        val at = kb_offset(K, row, a->powers.value_codes[0]);
+        attend_load_words(K, a, at, run * side->codec.bits / 8, align, words);
     }
 }
 
@@ -177,24 +251,34 @@ static void make_factors(struct kb *k, const struct attend *a, const struct atte
             }
 }
 
-static val byte_at(struct kb *k, val part, val at, int more)
+/* Bytes from the lane's first scale to that of row e: in native's order rows 8 apart are neighbours. */
+static int scale_at(const struct attend *v, const struct side *side, int e)
 {
-    val place = kb_offseti(K, kb_offset(K, part, at), more);
+    return is_native(v) ? (e % 2 * 2 + e / 2) * side->scale_bytes : 0;
+}
+
+static val byte_at(struct kb *k, val row, val first, int more)
+{
+    val place = kb_offseti(K, kb_offset(K, row, first), more);
     return kb_zext(K, kb_load(K, KB_I8, place, 1), KB_I32);
 }
 
 static void load_bytes(struct kb *k, const struct attend *v, struct attend_codes *c)
 {
-    int tiles = v->shape.k_tiles, each = v->shape.ke / tiles;
+    const struct side *key = &v->plan->slot.key, *value = &v->plan->slot.value;
     for (int u = 0; u < v->plan->subtiles; u++) {
-        val part = part_of(K, v, kb_i32(K, u));
-        for (int t = 0; t < v->y_tiles; t++)
+        for (int t = 0; t < v->y_tiles; t++) {
+            val row = row_place(K, v, u, 2 * t);
+            int more = scale_at(v, key, 2 * t);
             for (int i = 0; i < key_chunks(v); i++)
-                c->key_scale[u][t][i] = byte_at(K, part, v->powers.key[t], i);
-        for (int e = 0; e < each; e++)
+                c->key_scale[u][t][i] = byte_at(K, row, v->powers.key_scales, more + i);
+        }
+        for (int e = 0; e < v->shape.ke; e++) {
+            val row = row_place(K, v, u, e);
+            int more = scale_at(v, value, e);
             for (int i = 0; i < value_chunks(v); i++)
-                c->value_scale[u / tiles][u % tiles * each + e][i] =
-                    byte_at(K, part, v->powers.value[e], i);
+                c->value_scale[u][e][i] = byte_at(K, row, v->powers.value_scales, more + i);
+        }
     }
 }
 
@@ -232,8 +316,9 @@ static struct own load_own(struct kb *k, const struct attend *v)
     val group = kb_mul(K, kb_lshri(K, token, 2), v->powers.group_pitch);
     val steps = kb_add(K, group, kb_mul(K, kb_andi(K, token, 3), v->head.step));
     for (int i = 0; i < 2; i++) {
-        val at = scales_at(K, v, sides[i], token, steps);
-        own.n[i] = own_words(K, sides[i], kb_offset(K, part, at), own.word[i]);
+        val row = is_native(v) ? kb_muli(K, order_of(K, token), sides[i]->scale_bytes) : steps;
+        val at = kb_offseti(K, kb_offset(K, part, row), sides[i]->scale_offset);
+        own.n[i] = own_words(K, sides[i], at, own.word[i]);
     }
     return own;
 }
@@ -331,9 +416,9 @@ val powers_value_pair(struct kb *k, const struct attend *a, const struct attend_
 {
     struct power_word *w = &a->powers.words[pair];
     if (w->sub != sub || w->word != dim / 4) {
-        val x = word_of(K, a, c, sub, pair, dim / 4), high = kb_shli(K, x, 4);
+        val x = word_of(K, a, c, sub, pair, dim / 4);
         *w = (struct power_word){.sub = sub, .word = dim / 4};
-        w->even = kb_bit_select(K, (unsigned)SIGNS, high, kb_shli(K, x, 1));
+        w->even = kb_addi(K, kb_shli(K, kb_and(K, x, a->powers.low), 1), CARRIES);
         w->odd = kb_bit_select(K, (unsigned)SIGNS, x, kb_lshri(K, x, 3));
     }
     val bytes =

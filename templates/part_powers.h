@@ -21,6 +21,14 @@
 val powers_token(struct kb *k, val row);
 /* v->powers, once for the warp's view of images; no step's scales are known yet. */
 void powers_begin(struct kb *k, struct attend *v, val group_pitch);
+/* Are codes of images read by the following? They are aos. */
+bool powers_by_rows(const struct attend *a);
+void powers_keys(struct kb *k, const struct attend *a, int sub, struct attend_codes *c);
+void powers_values(struct kb *k, const struct attend *a, int sub, struct attend_codes *c);
+/* Do lanes 4 to 7 of a token's values hold the second half of their dims first? Else two lanes would meet in a bank. */
+bool powers_turns(const struct plan *p);
+/* The dim of dim `dim` (i32) of lane y's run then. */
+val powers_dim(struct kb *k, val y, val dim);
 void powers_clear(struct kb *k, struct attend_sums *s);
 /* Reads the scales of a step: c->key_scale, value_scale become pairs of factors, v->row_scale fits the keys. */
 void powers_load(struct kb *k, const struct attend *a, struct attend *v, val start, struct attend_codes *c,
