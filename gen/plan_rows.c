@@ -75,7 +75,7 @@ static void plan_value_pairs(struct plan *p)
 static void plan_places(struct plan *p)
 {
     bool native = p->geo.layout == LAYOUT_NATIVE, words = p->key_words && p->value_words;
-    bool spare = p->narrow == 1 && p->geo.head_size == 128 && (native || words || p->powers);
+    bool spare = p->powers || (p->narrow == 1 && p->geo.head_size == 128 && (native || words));
     p->held_places = p->target->ops->held && p->subtiles == 2 && (p->value_pairs || spare);
     plan_because(p, "held_places", "%s",
                  p->held_places ? "a twelfth of a step's instructions would make addresses again"
