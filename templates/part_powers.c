@@ -57,7 +57,8 @@ val powers_token(struct kb *k, val row)
 {
     val r0 = kb_shli(K, kb_andi(K, row, 1), 2), r1 = kb_lshri(K, kb_andi(K, row, 2), 1);
     val r2 = kb_shli(K, kb_andi(K, row, 4), 1), r3 = kb_lshri(K, kb_andi(K, row, 8), 2);
-    return kb_or(K, kb_or(K, r0, r1), kb_or(K, r2, r3));
+    val low = kb_or(K, r0, r1);
+    return kb_or(K, low, kb_or(K, r2, r3));
 }
 
 static val held(struct kb *k, const struct attend *v, val x)
