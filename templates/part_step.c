@@ -238,12 +238,19 @@ static val cap_score(struct kb *k, const struct attend *a, val t)
     return kb_fmul(K, tanh, a->soft_cap);
 }
 
-/* Do scores wait for their row's scale? It joins what is added to or taken from them then, so it must not be 0:
-** under powers it may become that. */
+/* Scales of 8 bits of exponent: half a last bit of a score may be a power of two that overflows. */
+static bool any_size(const struct codec *c)
+{
+    return c->kind == CODEC_BLOCK_FLOAT && c->rule != BLOCK_NVFP4;
+}
+
+/* Do scores wait for their row's scale? It joins what is added to or taken from them then, so it must not be 0, which it
+** may become under powers, and what was rounded to be the reference meets what was not. */
 static bool scale_later(const struct attend *a)
 {
-    bool plain = !(a->plan->geo.options & (KVK_SOFT_CAP | KVK_ALIBI));
-    return a->plan->lazy_reference && plain && !a->plan->powers;
+    const struct plan *p = a->plan;
+    bool plain = !(p->geo.options & (KVK_SOFT_CAP | KVK_ALIBI));
+    return p->lazy_reference && plain && !p->powers && !any_size(&p->slot.key.codec);
 }
 
 /* A product to a score in log2 units. */
