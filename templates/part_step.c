@@ -244,8 +244,8 @@ static bool any_size(const struct codec *c)
     return c->kind == CODEC_BLOCK_FLOAT && c->rule != BLOCK_NVFP4;
 }
 
-/* Do scores wait for their row's scale? It joins what is added to or taken from them then, so it must not be 0, which it
-** may become under powers, and what was rounded to be the reference meets what was not. */
+/* Do scores wait for their row's scale? It joins what is added to or taken from them then, so it must not be 0, which
+** it may become under powers, and what was rounded to be the reference meets what was not. */
 static bool scale_later(const struct attend *a)
 {
     const struct plan *p = a->plan;
