@@ -245,12 +245,13 @@ static bool any_size(const struct codec *c)
 }
 
 /* Do scores wait for their row's scale? It joins what is added to or taken from them then, so it must not be 0, which
-** it may become under powers, and what was rounded to be the reference meets what was not. */
+** it may become under powers, and what was rounded to be the reference meets what was not: equal scores no longer weigh
+** exactly 1. So only where an instruction a score counts. */
 static bool scale_later(const struct attend *a)
 {
     const struct plan *p = a->plan;
     bool plain = !(p->geo.options & (KVK_SOFT_CAP | KVK_ALIBI));
-    return p->lazy_reference && plain && !p->powers && !any_size(&p->slot.key.codec);
+    return p->images && p->lazy_reference && plain && !p->powers && !any_size(&p->slot.key.codec);
 }
 
 /* A product to a score in log2 units. */
