@@ -374,3 +374,21 @@ void rt_store(kvk_context *ctx, kvk_stream stream)
     if (kvk_store(k, &store, stream, &err))
         fail_msg("%s", err.text);
 }
+
+void *rt_at(uintptr_t offset) { return (void *)(0x10000 + offset); }
+
+struct kvk_decode_args rt_decode_args(void)
+{
+    struct kvk_decode_args a = KVK_INIT(struct kvk_decode_args);
+    a.pool = (struct kvk_pool){.data = rt_at(0), .pages = 10};
+    a.query.data = rt_at(16);
+    a.out.data = rt_at(32);
+    a.block_table = rt_at(48);
+    a.table_stride = 4;
+    a.lengths = rt_at(64);
+    a.sequences = 3;
+    a.max_context = 64;
+    a.workspace = rt_at(4096);
+    a.workspace_bytes = 1 << 24;
+    return a;
+}

@@ -95,5 +95,8 @@ kvk_status rt_life(const char *device, const char *cache, kvk_error *err);
 
 /* A model: 2 KV heads, 8 query heads, head size 128, page 16, k8v4. */
 struct kvk_model rt_model(void);
+/* Aligned addresses that nothing reads; arguments of a short decode, made of them. */
+void *rt_at(uintptr_t offset);
+struct kvk_decode_args rt_decode_args(void);
 
 #endif

@@ -11,9 +11,6 @@ enum { G = 2 };
 static struct fake *fake;
 static kvk_context *ctx;
 
-/* Aligned addresses that nothing reads. */
-static void *at(uintptr_t offset) { return (void *)(uintptr_t)(0x10000 + offset); }
-
 static int setup(void **state)
 {
     (void)state;
@@ -28,22 +25,6 @@ static int teardown(void **state)
     (void)state;
     kvk_close(ctx);
     return 0;
-}
-
-static struct kvk_decode_args decode_args(void)
-{
-    struct kvk_decode_args a = KVK_INIT(struct kvk_decode_args);
-    a.pool = (struct kvk_pool){.data = at(0), .pages = 10};
-    a.query.data = at(16);
-    a.out.data = at(32);
-    a.block_table = at(48);
-    a.table_stride = 4;
-    a.lengths = at(64);
-    a.sequences = 3;
-    a.max_context = 64;
-    a.workspace = at(4096);
-    a.workspace_bytes = 1 << 24;
-    return a;
 }
 
 static const struct fake_launch *last(int back)
@@ -67,7 +48,7 @@ static void few_splits_are_joined_by_one_launch(void **state)
     assert_int_equal(kvk_prepare(ctx, &model, &kernels, NULL), KVK_OK);
     rt_generator.extra = NULL;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        struct kvk_decode_args a = decode_args();
+        struct kvk_decode_args a = rt_decode_args();
         struct kvk_limits limits = KVK_INIT(struct kvk_limits);
         struct abi_decode p;
         int before = fake->launches, split = calls[i].slots > calls[i].sequences;
@@ -99,7 +80,7 @@ static void two_splits_are_launched_in_pairs(void **state)
                  {133, 264, 0, 133}};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         struct kvk_model model = rt_model();
-        struct kvk_decode_args a = decode_args();
+        struct kvk_decode_args a = rt_decode_args();
         struct kvk_limits limits = KVK_INIT(struct kvk_limits);
         struct kvk_options options = KVK_INIT(struct kvk_options);
         struct abi_decode p;

@@ -15,9 +15,6 @@ static struct fake *fake;
 static kvk_context *ctx;
 static const kvk_kernels *aos, *soa, *optional; /* optional: with both options of attention */
 
-/* Aligned addresses that nothing reads. */
-static void *at(uintptr_t offset) { return (void *)(uintptr_t)(0x10000 + offset); }
-
 static int setup(void **state)
 {
     (void)state;
@@ -47,40 +44,27 @@ static int teardown(void **state)
 static struct kvk_store_args store_args(void)
 {
     struct kvk_store_args a = KVK_INIT(struct kvk_store_args);
-    a.pool = (struct kvk_pool){.data = at(0), .pages = 10};
-    a.key.data = at(2);
-    a.value.data = at(4);
-    a.slots = at(8);
+    a.pool = (struct kvk_pool){.data = rt_at(0), .pages = 10};
+    a.key.data = rt_at(2);
+    a.value.data = rt_at(4);
+    a.slots = rt_at(8);
     a.rows = 7;
     return a;
 }
 
-static struct kvk_decode_args decode_args(void)
-{
-    struct kvk_decode_args a = KVK_INIT(struct kvk_decode_args);
-    a.pool = (struct kvk_pool){.data = at(0), .pages = 10};
-    a.query.data = at(16);
-    a.out.data = at(32);
-    a.block_table = at(48);
-    a.table_stride = 4;
-    a.lengths = at(64);
-    a.sequences = 3;
-    a.max_context = 64;
-    a.workspace = at(4096);
-    a.workspace_bytes = 1 << 24;
-    return a;
-}
+/* Called as the others are, whose names the macros below take. */
+static struct kvk_decode_args decode_args(void) { return rt_decode_args(); }
 
 static struct kvk_unified_args unified_args(void)
 {
     struct kvk_unified_args a = KVK_INIT(struct kvk_unified_args);
-    a.pool = (struct kvk_pool){.data = at(0), .pages = 10};
-    a.query.data = at(16);
-    a.out.data = at(32);
-    a.block_table = at(48);
+    a.pool = (struct kvk_pool){.data = rt_at(0), .pages = 10};
+    a.query.data = rt_at(16);
+    a.out.data = rt_at(32);
+    a.block_table = rt_at(48);
     a.table_stride = 4;
-    a.lengths = at(64);
-    a.query_start = at(80);
+    a.lengths = rt_at(64);
+    a.query_start = rt_at(80);
     a.sequences = 3;
     a.tokens = 39;
     return a;
@@ -89,12 +73,12 @@ static struct kvk_unified_args unified_args(void)
 static struct kvk_dequant_args dequant_args(void)
 {
     struct kvk_dequant_args a = KVK_INIT(struct kvk_dequant_args);
-    a.pool = (struct kvk_pool){.data = at(0), .pages = 10};
-    a.key.data = at(16);
-    a.value.data = at(32);
-    a.block_table = at(48);
+    a.pool = (struct kvk_pool){.data = rt_at(0), .pages = 10};
+    a.key.data = rt_at(16);
+    a.value.data = rt_at(32);
+    a.block_table = rt_at(48);
     a.table_stride = 4;
-    a.out_start = at(64);
+    a.out_start = rt_at(64);
     a.sequences = 3;
     a.rows = 100;
     return a;
@@ -103,9 +87,10 @@ static struct kvk_dequant_args dequant_args(void)
 static struct kvk_merge_args merge_args(void)
 {
     struct kvk_merge_args a = KVK_INIT(struct kvk_merge_args);
-    a.a = (struct kvk_partial){.out = {.data = at(0)}, .lse = at(64)};
-    a.b = (struct kvk_partial){.out = {.data = at(128)}, .lse = at(192), .dtype = KVK_FLOAT32};
-    a.out = (struct kvk_partial){.out = {.data = at(256)}, .dtype = KVK_FLOAT16};
+    a.a = (struct kvk_partial){.out = {.data = rt_at(0)}, .lse = rt_at(64)};
+    a.b =
+        (struct kvk_partial){.out = {.data = rt_at(128)}, .lse = rt_at(192), .dtype = KVK_FLOAT32};
+    a.out = (struct kvk_partial){.out = {.data = rt_at(256)}, .dtype = KVK_FLOAT16};
     a.rows = 9;
     return a;
 }
@@ -113,10 +98,10 @@ static struct kvk_merge_args merge_args(void)
 static struct kvk_copy_args copy_args(void)
 {
     struct kvk_copy_args a = KVK_INIT(struct kvk_copy_args);
-    a.from = (struct kvk_pool){.data = at(0), .pages = 10};
-    a.to = (struct kvk_pool){.data = at(4096), .pages = 20, .page_stride = 8192};
-    a.from_index = at(64);
-    a.to_index = at(128);
+    a.from = (struct kvk_pool){.data = rt_at(0), .pages = 10};
+    a.to = (struct kvk_pool){.data = rt_at(4096), .pages = 20, .page_stride = 8192};
+    a.from_index = rt_at(64);
+    a.to_index = rt_at(128);
     a.items = 5;
     return a;
 }
@@ -172,10 +157,10 @@ static void store_fills_its_parameters(void **state)
     struct abi_store p;
     a.slot_type = KVK_INT64;
     a.key.row_stride = 1024;
-    assert_int_equal(kvk_store(aos, &a, at(1), NULL), KVK_OK);
+    assert_int_equal(kvk_store(aos, &a, rt_at(1), NULL), KVK_OK);
     assert_int_equal(last(0)->bytes, sizeof p);
     assert_string_equal(last(0)->function, "k_store");
-    assert_ptr_equal(last(0)->stream, at(1));
+    assert_ptr_equal(last(0)->stream, rt_at(1));
     assert_int_equal(last(0)->grid, (7 * G + 3) / 4);
     assert_int_equal(last(0)->threads, 128);
     assert_int_equal(last(0)->shared, 2048);
@@ -197,16 +182,16 @@ static void short_decode_is_one_launch(void **state)
     (void)state;
     struct kvk_decode_args a = decode_args();
     struct abi_decode p;
-    a.sinks = at(128);
-    a.lse = at(256);
+    a.sinks = rt_at(128);
+    a.lse = rt_at(256);
     assert_int_equal(kvk_decode(aos, &a, NULL, NULL), KVK_OK);
     assert_int_equal(fake->launches, 1);
     assert_int_equal(last(0)->grid, 3 * G);
     memcpy(&p, last(0)->params, sizeof p);
     assert_int_equal(p.splits, 1);
     assert_int_equal(p.query_tokens, 1);
-    assert_int_equal(p.sinks, (uintptr_t)at(128));
-    assert_int_equal(p.lse, (uintptr_t)at(256));
+    assert_int_equal(p.sinks, (uintptr_t)rt_at(128));
+    assert_int_equal(p.lse, (uintptr_t)rt_at(256));
     assert_int_equal(p.query_row, H * D);
     assert_true(fabsf(p.scale - 1.0f / sqrtf(128.0f)) < 1e-9f);
 }
@@ -217,8 +202,8 @@ static void long_decode_is_split_and_reduced(void **state)
     struct kvk_decode_args a = decode_args();
     struct abi_decode p;
     struct abi_reduce r;
-    a.sinks = at(128);
-    a.lse = at(256);
+    a.sinks = rt_at(128);
+    a.lse = rt_at(256);
     a.query_tokens = 5;      /* 20 rows a head: two tiles of 16 */
     a.max_context = 1 << 20; /* 132 SMs * 4 CTAs * 3 waves = 1584 CTAs over 12 */
     assert_int_equal(kvk_decode(aos, &a, NULL, NULL), KVK_OK);
@@ -229,10 +214,10 @@ static void long_decode_is_split_and_reduced(void **state)
     assert_int_equal(p.spread, 396);
     assert_int_equal(p.least, 2);
     assert_int_equal(last(1)->grid, G * 2 * 396);
-    assert_int_equal(p.sinks, (uintptr_t)at(128)); /* for sequences of one split */
-    assert_int_equal(p.lse, (uintptr_t)at(256));
-    assert_int_equal(r.sinks, (uintptr_t)at(128));
-    assert_int_equal(r.lse, (uintptr_t)at(256));
+    assert_int_equal(p.sinks, (uintptr_t)rt_at(128)); /* for sequences of one split */
+    assert_int_equal(p.lse, (uintptr_t)rt_at(256));
+    assert_int_equal(r.sinks, (uintptr_t)rt_at(128));
+    assert_int_equal(r.lse, (uintptr_t)rt_at(256));
     assert_int_equal(r.map, p.map);
     assert_int_equal(p.map, (uintptr_t)a.workspace + 396 * 5 * H * 130 * 4);
     assert_int_equal(r.rows, 3 * 5 * H);
@@ -269,16 +254,16 @@ static void options_and_wide_tables_reach_the_kernels(void **state)
     struct abi_unified pu;
     struct abi_dequant pq;
     d.soft_cap = u.soft_cap = 30;
-    d.alibi = u.alibi = at(512);
+    d.alibi = u.alibi = rt_at(512);
     d.full = u.full = 1;
     d.table_type = u.table_type = q.table_type = KVK_INT64;
     assert_int_equal(kvk_decode(optional, &d, NULL, NULL), KVK_OK);
     memcpy(&p, last(0)->params, sizeof p);
-    assert_true(p.soft_cap == 30 && p.alibi == (uintptr_t)at(512) && p.full == 1);
+    assert_true(p.soft_cap == 30 && p.alibi == (uintptr_t)rt_at(512) && p.full == 1);
     assert_true(p.table_64 == 1 && p.split_tokens == 0);
     assert_int_equal(kvk_unified(optional, &u, NULL, NULL), KVK_OK);
     memcpy(&pu, last(0)->params, sizeof pu);
-    assert_true(pu.soft_cap == 30 && pu.alibi == (uintptr_t)at(512) && pu.full == 1);
+    assert_true(pu.soft_cap == 30 && pu.alibi == (uintptr_t)rt_at(512) && pu.full == 1);
     assert_int_equal(pu.table_64, 1);
     assert_int_equal(kvk_dequant(aos, &q, NULL, NULL), KVK_OK);
     memcpy(&pq, last(0)->params, sizeof pq);
@@ -315,7 +300,7 @@ static void merge_fills_its_parameters(void **state)
     struct kvk_merge_args a = merge_args();
     struct abi_merge p;
     a.a.out.row_stride = 5000;
-    assert_int_equal(kvk_merge(aos, &a, at(1), NULL), KVK_OK);
+    assert_int_equal(kvk_merge(aos, &a, rt_at(1), NULL), KVK_OK);
     assert_string_equal(last(0)->function, "k_merge");
     assert_int_equal(last(0)->bytes, sizeof p);
     assert_int_equal(last(0)->grid, 9 * H / 4);
@@ -323,7 +308,7 @@ static void merge_fills_its_parameters(void **state)
     assert_true(p.a_type == 2 && p.b_type == 0 && p.out_type == 1); /* the model's is bf16 */
     assert_true(p.a_row == 5000 && p.b_row == H * D && p.out_head == D);
     assert_true(p.rows == 9 && p.query_heads == H && p.out_lse == 0);
-    assert_int_equal(p.b_lse, (uintptr_t)at(192));
+    assert_int_equal(p.b_lse, (uintptr_t)rt_at(192));
 }
 
 static void copy_fills_its_parameters(void **state)
@@ -392,7 +377,7 @@ static void pools_are_checked(void **state)
 {
     (void)state;
     BAD_STORE(a.pool.data = NULL, KVK_E_ARG, "pool.data");
-    BAD_STORE(a.pool.data = at(8), KVK_E_ALIGN, "16");
+    BAD_STORE(a.pool.data = rt_at(8), KVK_E_ALIGN, "16");
     BAD_STORE(a.pool.pages = -1, KVK_E_SHAPE, "pool.pages is -1");
     BAD_STORE(a.pool.pages = INT64_MAX, KVK_E_SHAPE, "pool.pages");
     BAD_STORE(a.pool.page_stride = P * G * SLOT - 4, KVK_E_SHAPE,
@@ -436,11 +421,11 @@ static void store_arguments_are_checked(void **state)
     BAD_STORE(a.rows = INT64_MAX, KVK_E_SHAPE, "rows");
     BAD_STORE(a.rows = INT64_C(1) << 34, KVK_E_SHAPE, "more than a launch takes");
     BAD_STORE(a.key.data = NULL, KVK_E_ARG, "key");
-    BAD_STORE(a.value.data = at(1), KVK_E_ALIGN, "value");
+    BAD_STORE(a.value.data = rt_at(1), KVK_E_ALIGN, "value");
     BAD_STORE(a.key.row_stride = -1, KVK_E_SHAPE, "key");
     BAD_STORE(a.key.head_stride = INT64_MAX, KVK_E_SHAPE, "key");
     BAD_STORE(a.slots = NULL, KVK_E_ARG, "slots");
-    BAD_STORE((a.slots = at(4), a.slot_type = KVK_INT64), KVK_E_ALIGN, "slots");
+    BAD_STORE((a.slots = rt_at(4), a.slot_type = KVK_INT64), KVK_E_ALIGN, "slots");
     BAD_STORE(a.slot_type = (kvk_index)5, KVK_E_ARG, "slot_type");
     kvk_error err;
     assert_int_equal(kvk_store(NULL, NULL, NULL, &err), KVK_E_ARG);
@@ -455,20 +440,20 @@ static void attention_arguments_are_checked(void **state)
     BAD_DECODE(a.out.row_stride = 64, KVK_E_SHAPE, "out");
     BAD_DECODE(a.block_table = NULL, KVK_E_ARG, "block_table");
     BAD_DECODE(a.table_stride = -1, KVK_E_SHAPE, "table_stride");
-    BAD_DECODE(a.lengths = at(2), KVK_E_ALIGN, "lengths");
+    BAD_DECODE(a.lengths = rt_at(2), KVK_E_ALIGN, "lengths");
     BAD_DECODE(a.sequences = -1, KVK_E_SHAPE, "sequences");
     BAD_DECODE(a.sequences = INT32_MAX, KVK_E_SHAPE, "sequences");
     BAD_DECODE(a.query_tokens = -1, KVK_E_SHAPE, "query_tokens");
     BAD_DECODE(a.max_context = -1, KVK_E_SHAPE, "max_context");
     BAD_DECODE(a.window = -1, KVK_E_SHAPE, "window");
     BAD_DECODE(a.scale = NAN, KVK_E_ARG, "scale");
-    BAD_DECODE(a.sinks = at(2), KVK_E_ALIGN, "sinks");
-    BAD_DECODE(a.lse = at(1), KVK_E_ALIGN, "lse");
+    BAD_DECODE(a.sinks = rt_at(2), KVK_E_ALIGN, "sinks");
+    BAD_DECODE(a.lse = rt_at(1), KVK_E_ALIGN, "lse");
     BAD_DECODE(a.splits = 257, KVK_E_SHAPE, "splits");
     BAD_DECODE((a.splits = 4, a.workspace_bytes = 3 * H * 4 * 130 * 4 - 1), KVK_E_WORKSPACE,
                "49920");
     BAD_DECODE((a.splits = 4, a.workspace = NULL), KVK_E_ARG, "workspace");
-    BAD_DECODE((a.splits = 4, a.workspace = at(8)), KVK_E_ALIGN, "workspace");
+    BAD_DECODE((a.splits = 4, a.workspace = rt_at(8)), KVK_E_ALIGN, "workspace");
     BAD_UNIFIED(a.query_start = NULL, KVK_E_ARG, "query_start");
     BAD_UNIFIED(a.tokens = -1, KVK_E_SHAPE, "tokens");
     BAD_UNIFIED((a.tokens = INT32_MAX, a.sequences = INT32_MAX - 1), KVK_E_SHAPE, "CTAs");
@@ -479,7 +464,7 @@ static void dequant_arguments_are_checked(void **state)
     (void)state;
     BAD_DEQUANT((a.key.data = NULL, a.value.data = NULL), KVK_E_ARG, "both NULL");
     BAD_DEQUANT(a.out_start = NULL, KVK_E_ARG, "out_start");
-    BAD_DEQUANT(a.first_token = at(1), KVK_E_ALIGN, "first_token");
+    BAD_DEQUANT(a.first_token = rt_at(1), KVK_E_ALIGN, "first_token");
     BAD_DEQUANT(a.rows = INT64_C(1) << 31, KVK_E_SHAPE, "rows");
     BAD_DEQUANT(a.rotate_back = 2, KVK_E_SHAPE, "rotate_back");
     BAD_DEQUANT(a.value.head_stride = 1, KVK_E_SHAPE, "value");
@@ -494,7 +479,7 @@ static struct kvk_decode_args optional_args(void)
 {
     struct kvk_decode_args a = decode_args();
     a.soft_cap = 50;
-    a.alibi = at(512);
+    a.alibi = rt_at(512);
     return a;
 }
 
@@ -503,18 +488,18 @@ static void options_are_refused_by_name(void **state)
     (void)state;
     BAD_DECODE(a.soft_cap = 30, KVK_E_UNSUPPORTED, "without KVK_SOFT_CAP");
     BAD_DECODE(a.soft_cap = NAN, KVK_E_UNSUPPORTED, "KVK_SOFT_CAP");
-    BAD_DECODE(a.alibi = at(0), KVK_E_UNSUPPORTED, "without KVK_ALIBI");
+    BAD_DECODE(a.alibi = rt_at(0), KVK_E_UNSUPPORTED, "without KVK_ALIBI");
     BAD_UNIFIED(a.soft_cap = 30, KVK_E_UNSUPPORTED, "KVK_SOFT_CAP");
-    BAD_UNIFIED(a.alibi = at(0), KVK_E_UNSUPPORTED, "KVK_ALIBI");
+    BAD_UNIFIED(a.alibi = rt_at(0), KVK_E_UNSUPPORTED, "KVK_ALIBI");
     BAD_OPTIONAL(a.soft_cap = 0, KVK_E_ARG, "soft_cap is 0");
     BAD_OPTIONAL(a.soft_cap = -1, KVK_E_ARG, "soft_cap is -1");
     BAD_OPTIONAL(a.soft_cap = INFINITY, KVK_E_ARG, "soft_cap");
     BAD_OPTIONAL(a.alibi = NULL, KVK_E_ARG, "alibi is NULL");
-    BAD_OPTIONAL(a.alibi = at(2), KVK_E_ALIGN, "alibi");
+    BAD_OPTIONAL(a.alibi = rt_at(2), KVK_E_ALIGN, "alibi");
     BAD_DECODE(a.full = 2, KVK_E_SHAPE, "full is 2");
     BAD_UNIFIED(a.full = -1, KVK_E_SHAPE, "full is -1");
     BAD_DECODE(a.table_type = (kvk_index)2, KVK_E_ARG, "table_type is 2");
-    BAD_DECODE((a.table_type = KVK_INT64, a.block_table = at(4)), KVK_E_ALIGN, "block_table");
+    BAD_DECODE((a.table_type = KVK_INT64, a.block_table = rt_at(4)), KVK_E_ALIGN, "block_table");
     BAD_DEQUANT(a.table_type = (kvk_index)7, KVK_E_ARG, "table_type is 7");
     BAD_DECODE(a.batch_invariant = 2, KVK_E_SHAPE, "batch_invariant is 2");
     BAD_DECODE((a.batch_invariant = 1, a.splits = 2), KVK_E_ARG, "batch_invariant");
@@ -537,11 +522,11 @@ static void merge_arguments_are_checked(void **state)
     BAD_MERGE(a.rows = -1, KVK_E_SHAPE, "rows is -1");
     BAD_MERGE(a.rows = INT64_C(1) << 40, KVK_E_SHAPE, "more than a launch takes");
     BAD_MERGE(a.a.out.data = NULL, KVK_E_ARG, "a.out");
-    BAD_MERGE(a.b.out.data = at(2), KVK_E_ALIGN, "b.out"); /* f32 */
-    BAD_MERGE(a.out.out.data = at(1), KVK_E_ALIGN, "out.out");
+    BAD_MERGE(a.b.out.data = rt_at(2), KVK_E_ALIGN, "b.out"); /* f32 */
+    BAD_MERGE(a.out.out.data = rt_at(1), KVK_E_ALIGN, "out.out");
     BAD_MERGE(a.a.lse = NULL, KVK_E_ARG, "a.lse");
-    BAD_MERGE(a.b.lse = at(2), KVK_E_ALIGN, "b.lse");
-    BAD_MERGE(a.out.lse = at(2), KVK_E_ALIGN, "out.lse");
+    BAD_MERGE(a.b.lse = rt_at(2), KVK_E_ALIGN, "b.lse");
+    BAD_MERGE(a.out.lse = rt_at(2), KVK_E_ALIGN, "out.lse");
     BAD_MERGE(a.out.out.head_stride = 64, KVK_E_SHAPE, "out.out");
     BAD_MERGE(a.b.dtype = (kvk_dtype)4, KVK_E_ARG, "b: dtype is 4");
 }
@@ -569,9 +554,9 @@ static void copy_arguments_are_checked(void **state)
     BAD_COPY_ARGS(a.from.data = NULL, KVK_E_ARG, "pool.data");
     BAD_COPY_ARGS(a.to.page_stride = 6268, KVK_E_SHAPE, "page_stride");
     BAD_COPY_ARGS(a.from_index = NULL, KVK_E_ARG, "from_index");
-    BAD_COPY_ARGS(a.to_index = at(2), KVK_E_ALIGN, "to_index");
+    BAD_COPY_ARGS(a.to_index = rt_at(2), KVK_E_ALIGN, "to_index");
     BAD_COPY_ARGS(a.index_type = (kvk_index)3, KVK_E_ARG, "index_type is 3");
-    BAD_COPY_ARGS((a.index_type = KVK_INT64, a.from_index = at(4)), KVK_E_ALIGN, "from_index");
+    BAD_COPY_ARGS((a.index_type = KVK_INT64, a.from_index = rt_at(4)), KVK_E_ALIGN, "from_index");
     BAD_COPY_ARGS(a.pages = 2, KVK_E_SHAPE, "pages is 2");
     bad_copy(copy_args(), soa, KVK_E_ARG, "kvk1:fake:soa:128:128:16");
     bad_copy(copy_args(), soa, KVK_E_ARG, "kvk1:fake:aos:128:128:16");
