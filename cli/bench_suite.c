@@ -265,6 +265,7 @@ int bench_suite(int argc, char **argv)
     kvk_error err = {0};
     enum cli_exit code;
     argp_parse(&argp, argc, argv, 0, 0, &o);
+    device_overlap();
     kvk_status status = device_open(o.device, o.specs, &suite.device);
     if (status)
         return device_exit(status);

@@ -65,14 +65,14 @@ void suite_print_row(const struct suite *suite, const struct goal_row *row)
 void suite_markdown(const struct suite *suite, FILE *out)
 {
     const struct kvk_device_info *info = &suite->device.info;
-    fprintf(
-        out,
-        "%s (%s, %s), kvkiln %s; copy %.1f GB/s (read and written), at the end %.1f; %.0f s.%s\n\n",
-        info->name, info->device, info->target, kvk_version(), suite->copy_gbs, suite->copy_gbs_end,
-        suite->seconds,
-        device_is_host(&suite->device)
-            ? " This is a CPU, with small shapes: nothing is judged by it."
-            : "");
+    fprintf(out,
+            "%s (%s, %s), kvkiln %s; copy %.1f GB/s (read and written), at the end %.1f; launches "
+            "%s; %.0f s.%s\n\n",
+            info->name, info->device, info->target, kvk_version(), suite->copy_gbs,
+            suite->copy_gbs_end, device_launches(&suite->device), suite->seconds,
+            device_is_host(&suite->device)
+                ? " This is a CPU, with small shapes: nothing is judged by it."
+                : "");
     fprintf(
         out,
         "| work | preset | layout | D | gqa | sequences | time, us | GB/s | measured | goal | |\n"
@@ -116,5 +116,6 @@ json_t *suite_json(const struct suite *suite)
                              "copy_gbs", suite->copy_gbs, "copy_gbs_end", suite->copy_gbs_end,
                              "seconds", suite->seconds, "rows", rows);
     device_json(&suite->device, root);
+    json_object_set_new(root, "launches", json_string(device_launches(&suite->device)));
     return root;
 }

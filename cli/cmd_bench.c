@@ -205,6 +205,7 @@ static void print_json(const struct device *device, json_t *results)
     else
         root = json_pack("{s:s, s:O}", "version", kvk_version(), "results", results);
     device_json(device, root);
+    json_object_set_new(root, "launches", json_string(device_launches(device)));
     json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     printf("\n");
     json_decref(root);
@@ -243,18 +244,22 @@ static int bench_kernels(const struct bench_kind *kind, int argc, char **argv)
         "Times one launch over a cache of random rows in shuffled pages, after comparing a sample "
         "of "
         "its output with double precision; prints the share of the copy bandwidth measured in the "
-        "same process.",
+        "same process. CUDA launches overlap, where GPU and driver can, unless KVKILN_OVERLAP is "
+        "2.",
         device_children,
         0,
         0};
     struct options o = {.repeats = 20, .kind = kind};
     struct device device;
     argp_parse(&argp, argc, argv, 0, 0, &o);
+    device_overlap();
     kvk_status opened = device_open(o.device, o.specs, &device);
     if (opened)
         return device_exit(opened);
-    if (!o.json)
+    if (!o.json) {
         device_print(&device);
+        printf("launches  %s\n", device_launches(&device));
+    }
     int code = run_all(&device, &o);
     device_close(&device);
     return code;

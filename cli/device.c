@@ -15,6 +15,7 @@ enum { OPT_PACK = 0x7001, OPT_COMPILE };
 static struct {
     const char *packs;
     kvk_compile compile;
+    int overlap; /* kvk_options.overlap_launches */
 } given;
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -47,6 +48,19 @@ static void log_line(void *data, kvk_log_level level, const char *line)
     cli_message("%s%s", level == KVK_LOG_WARNING ? "warning: " : "", line);
 }
 
+void device_overlap(void)
+{
+    const char *text = getenv("KVKILN_OVERLAP");
+    given.overlap = text && *text ? 0 : 1;
+}
+
+const char *device_launches(const struct device *device)
+{
+    const char *text = getenv("KVKILN_OVERLAP");
+    int overlap = given.overlap || (text && !strcmp(text, "1"));
+    return overlap && !strncmp(device->info.device, "cuda", 4) ? "overlapping" : "one by one";
+}
+
 kvk_status device_open(const char *name, const char *specs, struct device *out)
 {
     kvk_error err = {0};
@@ -61,6 +75,7 @@ kvk_status device_open(const char *name, const char *specs, struct device *out)
     o.log = log_line;
     o.packs = given.packs;
     o.compile = given.compile;
+    o.overlap_launches = given.overlap;
     memset(out, 0, sizeof *out);
     kvk_status status = kvk_open(&o, &out->ctx, &err);
     if (!status) {

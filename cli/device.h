@@ -17,6 +17,12 @@ struct device {
  * obeys them. */
 extern const struct argp_child device_children[];
 
+/* Before device_open: CUDA launches overlap (kvk_options.overlap_launches) unless $KVKILN_OVERLAP
+ * says otherwise. */
+void device_overlap(void);
+/* "overlapping", where they may, or "one by one". */
+const char *device_launches(const struct device *device);
+
 /* Opens `name` (NULL = auto) with the spec folders of
  * paths_specs(specs). On an error a message is on stderr. */
 kvk_status device_open(const char *name, const char *specs, struct device *out);
