@@ -66,7 +66,7 @@ set(KVKILN_GEN_SOURCES
   gen/pipeline.c
   gen/plan.c gen/plan_print.c
   gen/plan_dense.c
-  gen/plan_join.c gen/plan_pairs.c
+  gen/plan_images.c gen/plan_join.c gen/plan_pairs.c
   gen/plan_powers.c gen/plan_rows.c
   gen/request.c
   gen/slot.c
@@ -314,6 +314,7 @@ set(KVKILN_TEST_SOURCES # one program each: tests/FOLDER/test_NAME.c is FOLDER_t
   tests/rt/test_joins.c
   tests/rt/test_convert.c
   tests/rt/test_launch.c
+  tests/rt/test_maps.c
   tests/rt/test_object.c
   tests/rt/test_pack.c
   tests/rt/test_packs.c

@@ -66,6 +66,7 @@ static LLVMTypeRef scalar_type(struct kb *k, int type)
     case KB_F32: return LLVMFloatTypeInContext(k->ctx);
     case KB_GLOBAL: return LLVMPointerTypeInContext(k->ctx, (unsigned)ops->as_global);
     case KB_SHARED: return LLVMPointerTypeInContext(k->ctx, (unsigned)ops->as_shared);
+    case KB_ANY: return LLVMPointerTypeInContext(k->ctx, 0);
     case KB_CONST: return LLVMPointerTypeInContext(k->ctx, (unsigned)ops->as_const);
     }
     kb_fail(k, "unknown type %d", type);

@@ -27,7 +27,8 @@ struct plan;
 struct kb *kb_at(struct kb *k, const char *file, int line);
 
 /* Types: a scalar, or a vector of n of them. */
-enum kb_type { KB_VOID, KB_I1, KB_I8, KB_I16, KB_I32, KB_I64, KB_F16, KB_BF16, KB_F32, KB_GLOBAL, KB_SHARED, KB_CONST };
+enum kb_type { KB_VOID, KB_I1, KB_I8, KB_I16, KB_I32, KB_I64, KB_F16, KB_BF16, KB_F32, KB_GLOBAL, KB_SHARED, KB_CONST, KB_ANY };
+enum { KB_TENSOR_DIMS = 4 };
 #define KB_VEC(type, n) ((type) | (n) << 8)
 
 enum kb_pred { KB_EQ, KB_NE, KB_SLT, KB_SLE, KB_SGT, KB_SGE, KB_ULT, KB_ULE, KB_UGT, KB_UGE };

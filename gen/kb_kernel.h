@@ -62,6 +62,10 @@ val kb_shuffle(struct kb *k, val x, val lane);     /* i32 or f32 from `lane` */
 void kb_bulk_init(struct kb *k, val bar, val arrivals);
 void kb_bulk_expect(struct kb *k, val bar, val bytes);
 void kb_bulk_copy(struct kb *k, val to, val from, val bytes, val bar); /* shared, global; multiples of 16 */
+/* By one thread: a box of the tensor that the launch's map describes, whose first element is at `at` (i32, the
+** dimension of neighbouring bytes first), to shared memory at a multiple of 1024; begin: its map will be needed soon. */
+void kb_tensor_begin(struct kb *k);
+void kb_tensor_copy(struct kb *k, val to, const val at[KB_TENSOR_DIMS], val bar);
 void kb_bulk_wait(struct kb *k, val bar, val phase); /* until the phase of that parity (i32) has ended; by all lanes */
 /* Goes on when x (i32) is there: what it was loaded from may then be overwritten by bulk copies. */
 void kb_bulk_settle(struct kb *k, val x);

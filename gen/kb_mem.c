@@ -234,6 +234,11 @@ void kb_bulk_copy(struct kb *k, val to, val from, val bytes, val bar)
 {
     k->target->ops->bulk_copy(k, to, from, bytes, bar);
 }
+void kb_tensor_begin(struct kb *k) { k->target->ops->tensor_begin(k); }
+void kb_tensor_copy(struct kb *k, val to, const val at[KB_TENSOR_DIMS], val bar)
+{
+    k->target->ops->tensor_copy(k, to, at, bar);
+}
 void kb_bulk_wait(struct kb *k, val bar, val phase) { k->target->ops->bulk_wait(k, bar, phase); }
 void kb_bulk_settle(struct kb *k, val x) { k->target->ops->bulk_settle(k, x); }
 val kb_elect(struct kb *k)

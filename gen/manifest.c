@@ -154,7 +154,8 @@ void manifest_finish(const struct manifest *m, const struct plan *p, const char 
     if (p->rows)
         line(&t, "rows %d\ntile_tokens %d\n", p->rows, p->tile_tokens);
     if (p->image_heads)
-        line(&t, "image_heads %d\nimage_padding %d\n", p->image_heads, p->image_padding);
+        line(&t, "image_heads %d\nimage_padding %d\nimage_group %d\nturned %d\n", p->image_heads,
+             p->image_padding, p->image_group, p->bulk && p->turned);
     line(&t, "vectors %d\n", p->vectors);
     if (p->neighbours)
         line(&t, "neighbours %d\n", p->neighbours);

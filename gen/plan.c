@@ -24,7 +24,6 @@ enum {
     CENTRE_TOKENS =
         512,        /* 32 truncating accumulations of numbers of one sign: below 10^-5 of the sum */
     MOST_TILES = 3, /* narrow ones of a warp: 255 registers */
-    IMAGE_HEADS = 8,   /* of which queries find room beside a ring */
     OTHER_SHARED = 512 /* barriers, alignment */
 };
 
@@ -152,13 +151,31 @@ int plan_run_unit(const struct side *side, int run, int step)
     return least(16, least(side->code_align, bytes & -bytes));
 }
 
-/* A warp's share of an image is its head's part of the pages; where a CTA takes all the heads it can, 128 bytes of
-** padding join. */
+static int units(int bytes, int unit) { return (bytes + unit - 1) / unit * unit; }
+
+int plan_image_unit(const struct plan *p)
+{
+    return p->geo.layout == LAYOUT_NATIVE || p->powers ? PLAN_IMAGE_UNIT : 1;
+}
+
+/* A step's pages of `heads` KV heads (part_image.c, attend_image_begin). */
+static int image_step_bytes(const struct plan *p, int heads)
+{
+    int padding = heads == p->image_heads ? 16 / p->image_group * p->image_padding : 0;
+    int unit = plan_image_unit(p);
+    if (!p->turned)
+        return p->subtiles * units(heads * 16 * p->slot.slot_bytes + padding, unit);
+    int rows = 16 * units(heads * p->slot.record_bytes, PLAN_ROW_BYTES);
+    return p->subtiles * (rows + units(heads * 32 * p->slot.fields, PLAN_IMAGE_UNIT));
+}
+
+/* A launch chooses how many heads a CTA takes: there is room for any number. */
 static int images_bytes(const struct plan *p)
 {
-    int pages = p->images * p->subtiles, groups = p->image_heads ? p->warps / p->image_heads : 0;
-    int pairs = p->value_pairs ? p->warps * PLAN_PAIRS_BYTES : 0; /* groups of one head, at most */
-    return pages * (p->warps * 16 * p->slot.slot_bytes + groups * 4 * p->image_padding + pairs);
+    int bytes = 0;
+    for (int heads = 1; heads <= p->image_heads; heads *= 2)
+        bytes = most(bytes, p->warps / heads * image_step_bytes(p, heads));
+    return p->images * bytes;
 }
 
 static int join_bytes(const struct plan *p, int passes)
@@ -249,7 +266,8 @@ static bool rows_fit(const struct plan *p)
     bool squares = p->slot.value.norm_at_read; /* a table of them, and one a token */
     int facts = p->warps * 16 * most(p->subtiles, 1) * (plan_fact_bytes(p) + (squares ? 4 : 0)) +
                 (squares ? 1024 : 0);
-    int all = plan_tile_bytes(p) + plan_ring_bytes(p) + tables + facts + OTHER_SHARED;
+    int all = plan_tile_bytes(p) + plan_ring_bytes(p) + tables + facts + OTHER_SHARED +
+              (p->turned ? PLAN_TURN_BYTES : 0);
     return all <= p->target->shared_bytes;
 }
 
@@ -332,100 +350,6 @@ static void plan_step(struct plan *p)
                              : "no registers (or, on a CPU, no use) for a step in flight");
 }
 
-/* Pages of 16 tokens; larger ones of the native layout are such pages one after the other. */
-static bool pages_suit(const struct plan *p)
-{
-    return p->geo.layout == LAYOUT_NATIVE || p->geo.page_tokens == 16;
-}
-
-/* Native images are nibbles: values that are masked where they stand, keys that are looked up by nibbles, or whole
-** codes. */
-static bool native_suits(const struct plan *p)
-{
-    const struct mma_shape *m = &p->mma;
-    return m->groups == 4 && m->y_tile == 8 && m->ke == 4 &&
-           (p->spec.value.kind == CODEC_AFFINE || p->powers) &&
-           (p->powers || p->spec.key.kind == CODEC_CODEBOOK || p->spec.key.bits >= 4);
-}
-
-/* What part_image.c can do: a page is 16 tokens, a warp holds all dims of its rows. */
-static bool images_possible(const struct plan *p)
-{
-    bool order = p->geo.layout != LAYOUT_NATIVE || native_suits(p);
-    return order && p->kind == KIND_DECODE && pages_suit(p) && p->dim_warps == 1 && !p->turn_rows &&
-           !p->dims_overlap && p->slot.slot_bytes % 2 == 0 &&
-           (p->powers || (!p->slot.key.scale_bytes && !p->slot.value.scale_bytes));
-}
-
-/* Where images were measured to be faster than loads: multiprocessors with room for a ring beside
-** a table, codes with fields (a slot's parts are then many small loads), and kernels whose
-** registers allow 16 warps or that keep 8 busy. */
-static bool images_help(const struct plan *p)
-{
-    int size = p->geo.head_size;
-    bool room = p->target->family == FAMILY_NVPTX && p->target->flags & TF_BULK_COPY &&
-                p->target->shared_bytes >= 3 * 65536;
-    return room && pages_suit(p) && p->spec.value.rotation == ROTATION_NONE && !p->geo.options &&
-           p->key_operand == OPERAND_F16 &&
-           (p->powers || (p->slot.fields && p->spec.value.kind == CODEC_AFFINE)) &&
-           size == p->geo.value_head_size && (size == 64 || size == 128 || size == 256);
-}
-
-/* 8 warps keep up with memory where nothing is looked up, or need the registers. */
-static bool few_warps(const struct plan *p)
-{
-    bool squares = plan_squares_possible(p);
-    bool wide = p->geo.layout == LAYOUT_AOS && p->geo.gqa > 4 && !squares && !p->powers;
-    return p->spec.key.kind == CODEC_FLOAT || wide || (p->slot.key.norm_at_read && !squares) ||
-           p->geo.head_size > 128 || p->narrow > 1;
-}
-
-static int image_warps(const struct plan *p) { return few_warps(p) ? 8 : 16; }
-static int image_steps(const struct plan *p)
-{
-    bool powers = p->powers && p->geo.layout == LAYOUT_AOS; /* 228 us with 2, 239 with 3 */
-    bool more = p->slot.key.norm_at_read || (p->narrow > 1 && !powers);
-    return more && p->geo.head_size <= 128 && p->warps <= 8 ? 3 : 2;
-}
-
-/* 16 warps and one more would leave 96 registers a thread: a multiprocessor's quarter has five of them
-** then, and 16384 registers. (nvJitLink ignores setmaxnreg.) */
-static void plan_producer(struct plan *p)
-{
-    bool aos = p->geo.layout == LAYOUT_AOS;
-    bool tight = p->narrow > 1 || /* 168 registers would spill, 8 to 24 bytes of two tiles */
-                 (aos && p->geo.head_size > 128);
-    p->producer = plan_pick(p, PLAN_producer, p->bulk && p->warps < 16 && !tight);
-    plan_because(p, "producer", "%s",
-                 p->producer ? "no reader of a slot falls behind by asking for its next pages"
-                             : "readers take turns in asking for pages");
-}
-
-static void plan_images(struct plan *p, bool wanted)
-{
-    p->images = plan_pick(p, PLAN_images, wanted ? image_steps(p) : 0);
-    p->image_heads = p->images ? least(p->warps, IMAGE_HEADS) : 0;
-    int size = p->geo.head_size;
-    p->swizzled = p->images && p->narrow && p->key_operand == OPERAND_F16 &&
-                  (size == 64 || size == 128 || size == 256);
-    p->bulk = p->images && p->target->flags & TF_BULK_COPY;
-    plan_producer(p);
-    bool looks_up = p->spec.key.kind == CODEC_CODEBOOK;
-    p->image_padding = p->images && looks_up && p->geo.layout == LAYOUT_SOA ? 32
-                       : p->powers && p->geo.layout == LAYOUT_AOS           ? 16
-                                                                            : 0;
-    plan_rows(p);
-    plan_because(
-        p, "images", "%s",
-        p->images ? "whole pages come to shared memory ahead of their step: registers hold one step"
-                  : "codes go straight to registers");
-    plan_because(
-        p, "image_padding", "%s",
-        p->image_padding
-            ? "look-ups need shared memory's time: rows of four tokens begin in different banks"
-            : "one copy a page");
-}
-
 /* The narrow form takes two Y tiles at once: every warp's dims must come in twos (see plan_warps). */
 static bool narrow_possible(const struct plan *p)
 {
@@ -456,7 +380,7 @@ static int row_tiles(const struct plan *p, bool images)
     int tiles = (p->geo.gqa + rows - 1) / rows, most = most_tiles(p);
     int passes = (tiles + most - 1) / most;
     bool aos = p->geo.layout == LAYOUT_AOS, hopper = p->target->flags & TF_WGMMA;
-    bool several = images && images_help(p) && p->geo.head_size <= 128 && (hopper || !aos);
+    bool several = images && plan_images_help(p) && p->geo.head_size <= 128 && (hopper || !aos);
     return tiles == 1 || several ? (tiles + passes - 1) / passes : 0;
 }
 
@@ -492,7 +416,7 @@ static void plan_powers(struct plan *p, bool images)
     p->powers = images && p->set.value[PLAN_images] != 0 && plan_powers_possible(p);
     p->key_operand = OPERAND_F16;
     if (p->set.value[PLAN_images] == TUNED_RULE)
-        p->powers = p->powers && images_help(p);
+        p->powers = p->powers && plan_images_help(p);
 }
 
 static void plan_shape(struct plan *p, bool images)
@@ -501,8 +425,8 @@ static void plan_shape(struct plan *p, bool images)
     plan_operands(p);
     plan_form(p, images && p->set.value[PLAN_images] != 0);
     plan_tables(p);
-    bool wanted = images && p->narrow && p->set.value[PLAN_images] != 0 && images_help(p);
-    plan_warps(p, wanted ? image_warps(p) : ATTEND_WARPS);
+    bool wanted = images && p->narrow && p->set.value[PLAN_images] != 0 && plan_images_help(p);
+    plan_warps(p, wanted ? plan_image_warps(p) : ATTEND_WARPS);
     plan_step(p);
     plan_images(p, wanted);
     plan_turn(p);
@@ -515,7 +439,9 @@ static void plan_quick(struct plan *p)
     bool native = p->geo.layout == LAYOUT_NATIVE, soa = p->geo.layout == LAYOUT_SOA;
     int size = p->geo.head_size;
     native = native && !p->powers; /* 144 us by the other assembler, 149 by this */
-    bool easy = size == 128 && (p->squares || native || (soa && p->spec.key.bits >= 4));
+    bool squares = p->squares && (p->geo.gqa <= 4 ||
+                                  p->spec.value.bits < 4); /* gqa 8: 155 us, quick 157 to 163 */
+    bool easy = size == 128 && (squares || native || (soa && p->spec.key.bits >= 4));
     bool tight =
         size == 256 && soa && p->spec.key.bits == 8; /* the other assembler spills two registers */
     p->quick = plan_pick(p, PLAN_quick,
@@ -531,7 +457,7 @@ static void plan_attend(struct plan *p)
 {
     const struct target *t = p->target;
     plan_shape(p, true);
-    if ((p->images && (!rows_fit(p) || !images_possible(p))) || (p->powers && !p->images)) {
+    if ((p->images && (!rows_fit(p) || !plan_images_possible(p))) || (p->powers && !p->images)) {
         p->nwhy = 0;
         plan_shape(p, false);
     }
@@ -609,7 +535,7 @@ static kvk_status check_set(const struct plan *p, kvk_error *err)
         return refuse_set(p, err, PLAN_narrow, "0");
     if (set[PLAN_narrow] > 0 && p->dims % p->mma.tiles)
         return refuse_set(p, err, PLAN_narrow, "fewer tiles: a warp's dims must come in twos");
-    if (set[PLAN_images] > 0 && !images_possible(p))
+    if (set[PLAN_images] > 0 && !plan_images_possible(p))
         return refuse_set(p, err, PLAN_images,
                           "0: images are for pages of 16 tokens and dims of one warp");
     if (set[PLAN_images] > 0 && !rows_fit(p))

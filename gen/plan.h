@@ -68,10 +68,11 @@ struct plan {
     int images;               /* steps whose pages have a place in shared memory; 0: codes go straight to registers */
     int swizzled;             /* 1: 16-byte units of the query tile are permuted so that its operands' reads meet no bank twice */
     int image_heads;          /* KV heads a CTA takes at most, where it has images */
-    int image_padding;        /* bytes after every four token rows of an image, where a CTA takes image_heads heads */
+    int image_padding, image_group; /* bytes after so many token rows of an image, where a CTA takes image_heads heads */
     int key_words, value_words; /* 1: lanes side by side read words side by side of an aos row in an image (part_words.h) */
     int powers;                  /* 1: images of FP4 codes under powers of two, which meet as f16 (part_powers.h) */
     int value_pairs;          /* 1: values of soa images come in pairs of tokens (part_image_pairs.h) */
+    int turned;               /* 1: images are rows of 128 bytes that tensor copies turn (part_image_pairs.h) */
     int held_places;          /* 1: what a step's addresses begin with is kept in registers */
     int squares;                 /* 1: squares of key centroids are summed by the matrix unit */
     int producer;             /* 1: one more warp asks for pages; the others only read them */
@@ -92,7 +93,11 @@ struct plan {
     const char *set_source;      /* where `set` is from, borrowed */
 };
 
-enum { PLAN_PAIRS_BYTES = 16 }; /* value_pairs: from the end of a page of a step to its next */
+enum {
+    PLAN_IMAGE_UNIT = 128, /* bulk copies to multiples of it are the fastest (docs/performance.md) */
+    PLAN_ROW_BYTES = 128,
+    PLAN_TURN_BYTES = 8 * PLAN_ROW_BYTES /* after so many turns of rows repeat */
+};
 
 /* Fails with KVK_E_SHAPE or KVK_E_UNSUPPORTED naming field, value and what is possible. */
 kvk_status plan_make(const struct spec *spec, const struct geometry *geo, const struct target *target, enum kind kind,
@@ -117,6 +122,7 @@ int plan_run_unit(const struct side *side, int run, int step);
 /* Images of all steps and warps, later the warps' sums. */
 int plan_fact_bytes(const struct plan *plan); /* of a token, beside the squares of value centroids */
 int plan_ring_bytes(const struct plan *plan);
+int plan_image_unit(const struct plan *plan); /* pages of an image begin at multiples of it */
 /* One warp's sums; what joining the token warps of a decode CTA takes; and all that serves rows: decode uses one block for the
 ** query and then the join, unified keeps each warp's sums of earlier chunks beside its query. */
 int plan_sums_bytes(const struct plan *plan);

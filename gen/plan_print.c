@@ -82,8 +82,10 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         put_field(&t, p, "images", p->images);
         if (p->images) {
             put_field(&t, p, "image_padding", p->image_padding);
+            put_field(&t, p, "image_group", p->image_group);
             if (p->geo.layout == LAYOUT_SOA)
                 put_field(&t, p, "value_pairs", p->value_pairs);
+            put_field(&t, p, "turned", p->turned);
             put_field(&t, p, "producer", p->producer);
             put_field(&t, p, "held_places", p->held_places);
             if (p->geo.layout == LAYOUT_AOS) {

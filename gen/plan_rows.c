@@ -48,8 +48,14 @@ static bool whole_words(const struct plan *p, const struct side *side, int lanes
            (size & (size - 1)) == 0 && row % (32 * lanes) == 0 && turns(p, side);
 }
 
-/* 16 bytes of a token are four codes of each of eight lanes, and rows begin at multiples of 16 bytes, in different
-** banks. */
+/* A tensor copy takes whole rows: behind the last of a page's records it reads some of its fields. */
+static bool rows_end_in_page(const struct slot *s)
+{
+    int over = PLAN_ROW_BYTES - 1 - (s->record_bytes - 1) % PLAN_ROW_BYTES;
+    return over <= 32 * s->fields;
+}
+
+/* 16 bytes of a token are four codes of each of eight lanes, and begin at a multiple of 16. */
 static bool pairs_possible(const struct plan *p)
 {
     const struct slot *s = &p->slot;
@@ -60,15 +66,24 @@ static bool pairs_possible(const struct plan *p)
     int bytes = s->value.code_bytes;
     return order && p->geo.page_tokens == 16 && c->kind == CODEC_AFFINE && c->bits == 4 &&
            !s->key.norm_at_read && s->record_bytes % 16 == 0 && s->value.code_offset % 16 == 0 &&
-           bytes % 32 == 0 && (bytes & (bytes - 1)) == 0;
+           bytes % 32 == 0 && (bytes & (bytes - 1)) == 0 && rows_end_in_page(s);
 }
 
 static void plan_value_pairs(struct plan *p)
 {
     p->value_pairs = p->image_padding && pairs_possible(p);
+    if (p->value_pairs) {
+        p->turned = 1;
+        p->image_padding = 0;
+    }
     plan_because(p, "value_pairs", "%s",
                  p->value_pairs ? "loads that transpose: two tokens a word, no bytes are moved"
                                 : "each token's codes, which are put together two by two");
+    plan_because(
+        p, "turned", "%s",
+        p->turned
+            ? "tensor copies put a head's tokens into different banks, and to multiples of 1024"
+            : "pages come as they lie");
 }
 
 /* Seven registers, which kernels have to spare that move no bytes of values. */
@@ -84,7 +99,8 @@ static void plan_places(struct plan *p)
 
 void plan_rows(struct plan *p)
 {
-    p->value_pairs = p->held_places = 0; /* a shape whose images did not fit leaves its own */
+    p->value_pairs = p->held_places = p->turned =
+        0; /* a shape whose images did not fit leaves its own */
     if (p->images && p->geo.layout == LAYOUT_SOA)
         plan_value_pairs(p);
     const struct slot *s = &p->slot;

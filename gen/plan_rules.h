@@ -15,6 +15,11 @@ int plan_pick(struct plan *p, enum plan_field field, int rule);
 /* plan_rows.c: can lengths of keys come from the matrix unit? How rows of images are read. */
 bool plan_squares_possible(const struct plan *p);
 void plan_rows(struct plan *p);
+/* plan_images.c: can decode take pages so, and is it faster? Warps that then keep up with memory; the fields of images. */
+bool plan_images_possible(const struct plan *p);
+bool plan_images_help(const struct plan *p);
+int plan_image_warps(const struct plan *p);
+void plan_images(struct plan *p, bool wanted);
 /* plan_dense.c: kernels of groups of warps. Can this kernel be one? */
 bool plan_dense_possible(const struct plan *p);
 /* Decides; true: the plan is complete. */

@@ -93,15 +93,15 @@ struct target_ops {
     ** fills kb's parameter values (kb_bind_param). threads: CTA size. */
     void (*entry)(struct kb *k, const char *symbol, const char *abi, int threads);
     void (*finish)(struct kb *k); /* after the last block of an entry (may be NULL) */
-    val (*shared_base)(struct kb *k);
-    val (*tid)(struct kb *k), (*cta)(struct kb *k);
+    val (*shared_base)(struct kb *k), (*tid)(struct kb *k), (*cta)(struct kb *k);
     void (*grid_wait)(struct kb *k); /* with TF_GRID_WAIT; NULL: grids never overlap */
     void (*barrier)(struct kb *k), (*warp_sync)(struct kb *k);
     val (*shuffle_xor)(struct kb *k, val x, int mask), (*shuffle)(struct kb *k, val x, val lane); /* i32 */
     void (*bulk_init)(struct kb *k, val bar, val arrivals); /* NULL, with the rest of these: no bulk copies */
     void (*bulk_expect)(struct kb *k, val bar, val bytes), (*bulk_copy)(struct kb *k, val to, val from, val bytes, val bar);
-    void (*bulk_wait)(struct kb *k, val bar, val phase), (*bulk_settle)(struct kb *k, val x); val (*elect)(struct kb *k);
-    void (*team_barrier)(struct kb *k, int threads), (*cluster_barrier)(struct kb *k); /* the first: of the CTA's first threads */
+    void (*tensor_copy)(struct kb *k, val to, const val at[KB_TENSOR_DIMS], val bar), (*tensor_begin)(struct kb *k),
+        (*bulk_wait)(struct kb *k, val bar, val phase), (*bulk_settle)(struct kb *k, val x), (*cluster_barrier)(struct kb *k),
+        (*team_barrier)(struct kb *k, int threads); val (*elect)(struct kb *k); /* team: of the CTA's first threads */
     val (*neighbour)(struct kb *k, val pointer, val rank), (*table_word)(struct kb *k, val base, val offset); /* base: i32 */
     val (*any)(struct kb *k, val cond); /* i1; NULL: by shuffles */
     val (*warp_sum)(struct kb *k, val x), (*warp_most)(struct kb *k, val x); /* i32; NULL: by shuffles */

@@ -19,6 +19,9 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
+
+enum { TENSOR_MAP_BYTES = 128, TENSOR_MAP_ALIGN = 64 }; /* CUDA driver API, CUtensorMap */
 
 static void initialise_once(void)
 {
@@ -34,23 +37,42 @@ static void initialise(void)
     pthread_once(&once, initialise_once);
 }
 
+/* A tensor map behind the other parameters (abi.def), which the copy engine reads where it lies. */
+static void bind_map(struct kb *k, val map)
+{
+    LLVMContextRef ctx = kb_llvm_context(k);
+    val f = LLVMGetBasicBlockParent(LLVMGetInsertBlock(kb_llvm_builder(k)));
+    unsigned byval = LLVMGetEnumAttributeKindForName("byval", 5),
+             align = LLVMGetEnumAttributeKindForName("align", 5);
+    LLVMTypeRef type = LLVMArrayType2(kb_llvm_type(k, KB_I8), TENSOR_MAP_BYTES);
+    unsigned at = LLVMCountParams(f);
+    LLVMAddAttributeAtIndex(f, at, LLVMCreateTypeAttribute(ctx, byval, type));
+    LLVMAddAttributeAtIndex(f, at, LLVMCreateEnumAttribute(ctx, align, TENSOR_MAP_ALIGN));
+    LLVMAddAttributeAtIndex(f, at, LLVMCreateStringAttribute(ctx, "nvvm.grid_constant", 18, "", 0));
+    kb_bind_param(k, "tensor_map", kb_address(k, map));
+}
+
 static void entry(struct kb *k, const char *symbol, const char *abi, int threads)
 {
     const char *names[ABI_MOST_PARAMS];
-    int types[ABI_MOST_PARAMS], offsets[ABI_MOST_PARAMS];
+    int types[ABI_MOST_PARAMS + 1], offsets[ABI_MOST_PARAMS];
     int n = abi_params(abi, names, types, offsets, ABI_MOST_PARAMS);
-    val f = kb_function(k, symbol, types, n);
+    const struct plan *p = kb_plan(k);
+    bool maps = p->turned && p->bulk && !strcmp(abi, "decode");
+    types[n] = KB_ANY;
+    val f = kb_function(k, symbol, types, n + maps);
     LLVMSetFunctionCallConv(f, LLVMPTXKernelCallConv);
     char number[16];
     snprintf(number, sizeof number, "%d", threads);
     kb_attribute(k, f, "nvvm.maxntid", number);
-    const struct plan *p = kb_plan(k);
     if (p->min_ctas) {
         snprintf(number, sizeof number, "%d", p->min_ctas);
         kb_attribute(k, f, "nvvm.minctasm", number);
     }
     for (int i = 0; i < n; i++)
         kb_bind_param(k, names[i], LLVMGetParam(f, (unsigned)i));
+    if (maps)
+        bind_map(k, LLVMGetParam(f, (unsigned)n));
 }
 
 /* One external block, sized at launch: constant offsets into it are never split or shrunk by the
@@ -63,7 +85,8 @@ static val shared_base(struct kb *k)
         g = LLVMAddGlobalInAddressSpace(m, LLVMArrayType2(kb_llvm_type(k, KB_I8), 0), "kvk_shared",
                                         3);
         LLVMSetLinkage(g, LLVMExternalLinkage);
-        LLVMSetAlignment(g, kb_plan(k)->dense ? 1024 : 128); /* tiles: kb_group.h */
+        bool turned = kb_plan(k)->dense || kb_plan(k)->turned; /* kb_group.h, kb_tensor_copy */
+        LLVMSetAlignment(g, turned ? 1024 : 128);
     }
     return g;
 }
@@ -168,6 +191,22 @@ static void bulk_copy(struct kb *k, val to, val from, val bytes, val bar)
         k, KB_VOID, (const val[]){shared, global, bytes, at}, 4,
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];",
         "r,l,r,r", true);
+}
+
+static void tensor_begin(struct kb *k)
+{
+    val map = kb_param(k, "tensor_map");
+    kb_asm(k, KB_VOID, &map, 1, "prefetch.tensormap [$0];", "l", true);
+}
+
+/* PTX ISA, "cp.async.bulk.tensor". */
+static void tensor_copy(struct kb *k, val to, const val at[KB_TENSOR_DIMS], val bar)
+{
+    val shared = kb_address(k, to), map = kb_param(k, "tensor_map"), done = kb_address(k, bar);
+    kb_asm(k, KB_VOID, (const val[]){shared, map, at[0], at[1], at[2], at[3], done}, 7,
+           "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+           "[$0], [$1, {$2, $3, $4, $5}], [$6];",
+           "r,l,r,r,r,r,r", true);
 }
 
 static void bulk_wait(struct kb *k, val bar, val phase)
@@ -409,6 +448,8 @@ const struct target_ops target_ops_nvptx = {
     .bulk_init = bulk_init,
     .bulk_expect = bulk_expect,
     .bulk_copy = bulk_copy,
+    .tensor_begin = tensor_begin,
+    .tensor_copy = tensor_copy,
     .bulk_wait = bulk_wait,
     .team_barrier = team_barrier,
     .elect = elect,

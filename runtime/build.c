@@ -61,6 +61,12 @@ static kvk_status check_manifest(const kvk_context *ctx, struct kernel *k, kvk_e
         status = read_tile(k, "image_heads", &k->image_heads, err);
     if (!status)
         status = read_tile(k, "image_padding", &k->image_padding, err);
+    if (!status)
+        status = read_tile(k, "image_group", &k->image_group, err);
+    if (!k->image_group) /* no such line */
+        k->image_group = 4;
+    if (!status)
+        status = read_tile(k, "turned", &k->turned, err);
     return status ? status : read_tile(k, "neighbours", &k->neighbours, err);
 }
 
@@ -90,6 +96,9 @@ static kvk_status check_tiles(const struct kernel *k, const char *kind, kvk_erro
         missing = "rows";
     else if (decode && k->tile_tokens < 1)
         missing = "tile_tokens";
+    if (k->image_group != 4 && k->image_group != 8)
+        return ERR(err, KVK_E_OBJECT, "kernel %s: manifest: image_group is %lld, accepted 4, 8",
+                   k->name, k->image_group);
     if (decode && k->image_heads && k->tile_tokens % k->image_heads)
         return ERR(err, KVK_E_OBJECT,
                    "kernel %s: manifest: image_heads is %lld, no divisor of tile_tokens, %lld",

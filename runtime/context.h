@@ -38,7 +38,7 @@ struct kernel {
     const char *origin;      /* "pack", "cache", "compiled" */
     double build_ms;
     char name[256];
-    long long rows, vectors, tile_tokens, image_heads, image_padding, neighbours;
+    long long rows, vectors, tile_tokens, image_heads, image_padding, image_group, turned, neighbours;
 };
 
 /* Geometry of pages, from the manifest (docs: object.h). */

@@ -23,6 +23,17 @@ struct driver_entry {
 struct driver_grid {
     unsigned ctas;
     int pairs;             /* 1: in clusters of two, where pair_ctas has a number; ctas is even */
+    const void *map;       /* of a kernel that takes one behind decode's parameters (tensor_map), else NULL */
+};
+
+enum { DRIVER_TENSOR_DIMS = 4, DRIVER_MAP_BYTES = 128, DRIVER_MAP_ALIGN = 64 };
+
+/* Bytes in memory, and the box of them that one copy brings to shared memory: the first dimension's follow each other, 128
+** of the box, whose units of 16 are exclusive-ored with the last three bits of the row's number. */
+struct driver_tensor {
+    const void *data;
+    uint64_t size[DRIVER_TENSOR_DIMS], stride[DRIVER_TENSOR_DIMS - 1]; /* stride: of the second dimension on */
+    uint32_t box[DRIVER_TENSOR_DIMS];
 };
 
 struct driver_device_info {
@@ -46,6 +57,9 @@ struct driver {
     /* params: the abi_* struct, copied before return. grid: CTAs, 1..2^31-1. */
     kvk_status (*launch)(void *device, const struct driver_entry *entry, struct driver_grid grid, const void *params, size_t bytes,
                          kvk_stream stream, kvk_error *err);
+    /* Fills DRIVER_MAP_BYTES at a multiple of DRIVER_MAP_ALIGN, a kernel's parameter. 0: there is no such map. NULL: no device
+    ** has any. */
+    int (*tensor_map)(void *device, const struct driver_tensor *tensor, void *map);
     kvk_status (*alloc)(void *device, size_t bytes, void **out, kvk_error *err);
     void (*free)(void *device, void *memory);
     kvk_status (*upload)(void *device, void *to, const void *from, size_t bytes, kvk_error *err);

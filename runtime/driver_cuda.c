@@ -6,6 +6,7 @@
 ** pointers and streams are theirs and ours. Every call enters it (push) and leaves it (pop) unless
 ** it is current already: the calling thread's context is always as it was.
 */
+#include "abi.h"
 #include "driver.h"
 
 #include "error.h"
@@ -37,7 +38,11 @@ enum {
     CAPTURE_RELAXED = 2,
     ATTRIBUTE_CLUSTER = 4,              /* its dimensions */
     ATTRIBUTE_STREAM_SERIALIZATION = 6, /* programmatic */
-    CAPTURES_OVERLAP = 12030,      /* driver version from which graphs take launches that overlap */
+    CAPTURES_OVERLAP = 12030, /* driver version from which graphs take launches that overlap */
+    TENSOR_U8 = 0,
+    SWIZZLE_128 = 3,
+    PROMOTE_128 = 2,               /* of cuTensorMapEncodeTiled */
+    DECODE_PARAMS = 64,            /* and more than there are */
     STREAM_PER_THREAD = 2,         /* the last of the handles that are no pointers */
     OPT_IN_SHARED_BYTES = 48 << 10 /* more dynamic shared memory must be asked for */
 };
@@ -68,13 +73,17 @@ struct launch_config {
     unsigned count;
 };
 typedef int clusters_fn(int *clusters, void *function, const struct launch_config *);
+typedef int tensor_map_fn(void *map, int type, unsigned rank, void *data, const uint64_t *size,
+                          const uint64_t *stride, const uint32_t *box, const uint32_t *step,
+                          int interleave, int swizzle, int promotion, int fill);
 typedef int launch_ex_fn(const struct launch_config *, void *function, void **params, void **extra);
 
 struct cuda {
     void *library;
     struct cuda_fn fn;
-    launch_ex_fn *launch_ex; /* NULL: the driver has none, or not with all that is needed */
-    clusters_fn *clusters;   /* NULL with it */
+    launch_ex_fn *launch_ex;   /* NULL: the driver has none, or not with all that is needed */
+    clusters_fn *clusters;     /* NULL with it */
+    tensor_map_fn *tensor_map; /* NULL before CUDA 12.0 */
     int version;
     int device;
     void *context;
@@ -124,6 +133,8 @@ static kvk_status cuda_load(struct cuda *c, kvk_error *err)
     void *clusters = launch_ex ? dlsym(c->library, "cuOccupancyMaxActiveClusters") : NULL;
     memcpy(&c->launch_ex, &launch_ex, sizeof launch_ex);
     memcpy(&c->clusters, &clusters, sizeof clusters);
+    void *tensor_map = dlsym(c->library, "cuTensorMapEncodeTiled");
+    memcpy(&c->tensor_map, &tensor_map, sizeof tensor_map);
     return KVK_OK;
 }
 
@@ -445,9 +456,29 @@ static int may_overlap(const struct cuda *c, const struct driver_entry *e, kvk_s
     return e->overlaps && c->launch_ex && (uintptr_t)stream > STREAM_PER_THREAD;
 }
 
+/* Decode's parameters one by one, which lets the driver say where its last, the map, lies. */
+static void decode_list(const struct abi_decode *p, const void *map, const void **list)
+{
+#define ABI_store(t, n)
+#define ABI_reduce(t, n)
+#define ABI_unified(t, n)
+#define ABI_dequant(t, n)
+#define ABI_merge(t, n)
+#define ABI_copy(t, n)
+#define ABI_convert(t, n)
+#define ABI_decode(t, n) *list++ = &p->n;
+#define ABI(entry, type, name) ABI_##entry(type, name)
+#include "abi.def"
+    *list = map;
+}
+
+struct arguments {
+    void **list, **extra; /* one of them */
+};
+
 static kvk_status launch_special(struct cuda *c, const struct driver_entry *e,
-                                 struct driver_grid grid, void **extra, kvk_stream stream,
-                                 kvk_error *err)
+                                 struct driver_grid grid, const struct arguments *a,
+                                 kvk_stream stream, kvk_error *err)
 {
     struct launch_attribute attributes[2];
     unsigned count = 0;
@@ -461,21 +492,36 @@ static kvk_status launch_special(struct cuda *c, const struct driver_entry *e,
                                          .stream = stream,
                                          .attributes = attributes,
                                          .count = count};
-    INSIDE(c, "cuLaunchKernelEx", launch_ex(&config, e->function, NULL, extra), err);
+    INSIDE(c, "cuLaunchKernelEx", launch_ex(&config, e->function, a->list, a->extra), err);
 }
 
 static kvk_status launch(void *device, const struct driver_entry *e, struct driver_grid grid,
                          const void *params, size_t bytes, kvk_stream stream, kvk_error *err)
 {
     struct cuda *c = device;
+    const void *list[DECODE_PARAMS];
     void *extra[] = {LAUNCH_BUFFER, (void *)(uintptr_t)params, LAUNCH_BUFFER_BYTES, &bytes,
                      LAUNCH_END};
+    struct arguments a = {.extra = extra};
+    if (grid.map) {
+        decode_list(params, grid.map, list);
+        a = (struct arguments){.list = (void **)(uintptr_t)list};
+    }
     if (grid.pairs || may_overlap(c, e, stream))
-        return launch_special(c, e, grid, extra, stream, err);
+        return launch_special(c, e, grid, &a, stream, err);
     INSIDE(c, "cuLaunchKernel",
-           fn.launch(e->function, grid.ctas, 1, 1, e->threads, 1, 1, e->shared_bytes, stream, NULL,
-                     extra),
+           fn.launch(e->function, grid.ctas, 1, 1, e->threads, 1, 1, e->shared_bytes, stream,
+                     a.list, a.extra),
            err);
+}
+
+static int tensor_map(void *device, const struct driver_tensor *t, void *map)
+{
+    static const uint32_t each[DRIVER_TENSOR_DIMS] = {1, 1, 1, 1};
+    const struct cuda *c = device;
+    return c->tensor_map &&
+           c->tensor_map(map, TENSOR_U8, DRIVER_TENSOR_DIMS, (void *)(uintptr_t)t->data, t->size,
+                         t->stride, t->box, each, 0, SWIZZLE_128, PROMOTE_128, 0) == CUDA_SUCCESS;
 }
 
 static kvk_status alloc(void *device, size_t bytes, void **out, kvk_error *err)
@@ -610,6 +656,7 @@ const struct driver driver_cuda = {
     .unload = unload,
     .entry = entry,
     .launch = launch,
+    .tensor_map = tensor_map,
     .alloc = alloc,
     .free = release,
     .upload = upload,

@@ -40,8 +40,8 @@ kvk_status launch_begin(const kvk_kernels *k, int kind, const void *args, size_t
 }
 
 kvk_status launch_clusters(const kvk_kernels *k, const struct driver_entry *entry, int64_t grid,
-                           int pairs, const void *params, size_t bytes, kvk_stream stream,
-                           const char *where, kvk_error *err)
+                           struct driver_grid how, const void *params, size_t bytes,
+                           kvk_stream stream, const char *where, kvk_error *err)
 {
     if (grid > LAUNCH_GRID_MOST)
         return error_set(err, KVK_E_SHAPE, where,
@@ -49,15 +49,16 @@ kvk_status launch_clusters(const kvk_kernels *k, const struct driver_entry *entr
                          LAUNCH_GRID_MOST);
     if (grid <= 0)
         return KVK_OK;
-    const struct driver_grid all = {.ctas = (unsigned)grid, .pairs = pairs};
-    return k->ctx->driver->launch(k->ctx->device, entry, all, params, bytes, stream, err);
+    how.ctas = (unsigned)grid;
+    return k->ctx->driver->launch(k->ctx->device, entry, how, params, bytes, stream, err);
 }
 
 kvk_status launch_entry(const kvk_kernels *k, const struct driver_entry *entry, int64_t grid,
                         const void *params, size_t bytes, kvk_stream stream, const char *where,
                         kvk_error *err)
 {
-    return launch_clusters(k, entry, grid, 0, params, bytes, stream, where, err);
+    return launch_clusters(k, entry, grid, (struct driver_grid){0}, params, bytes, stream, where,
+                           err);
 }
 
 static kvk_status stride_check(int64_t stride, int64_t least, int64_t multiple, const char *name,

@@ -28,7 +28,7 @@ kvk_status launch_begin(const kvk_kernels *k, int kind, const void *args, size_t
                         kvk_error *err);
 
 /* CTAs to the driver; a grid of 0 is nothing to do, past 2^31-1 is KVK_E_SHAPE. */
-kvk_status launch_clusters(const kvk_kernels *k, const struct driver_entry *entry, int64_t grid, int pairs,
+kvk_status launch_clusters(const kvk_kernels *k, const struct driver_entry *entry, int64_t grid, struct driver_grid how,
                            const void *params, size_t bytes, kvk_stream stream, const char *where, kvk_error *err);
 kvk_status launch_entry(const kvk_kernels *k, const struct driver_entry *entry, int64_t grid, const void *params,
                         size_t bytes, kvk_stream stream, const char *where, kvk_error *err);
@@ -67,8 +67,12 @@ kvk_status launch_unified(const kvk_kernels *k, const struct kvk_unified_args *a
 
 /* launch_image.c: KV heads a CTA of this decode takes at most, 1 if it takes no images; and the image_* parameters. */
 struct launch_image { int32_t heads, tokens, pitch, bytes; };
+struct launch_map { _Alignas(DRIVER_MAP_ALIGN) unsigned char bytes[DRIVER_MAP_BYTES]; };
 int32_t launch_image_heads(const kvk_kernels *k);
 struct launch_image launch_image(const kvk_kernels *k, const struct kvk_pool *pool, const struct launch_pool *strides,
                                  int32_t heads);
+/* The map that the kernel takes, or NULL if it takes none; where there can be none, image->tokens says that nothing is copied. */
+const void *launch_image_map(const kvk_kernels *k, const struct kvk_pool *pool, const struct launch_pool *strides,
+                             struct launch_image *image, struct launch_map *map);
 
 #endif

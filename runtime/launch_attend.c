@@ -119,7 +119,10 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
         status = decode_measure(k, a, &d, __func__, err);
     if (status)
         return status;
-    const struct launch_image image = launch_image(k, &a->pool, &pool, d.heads);
+    struct launch_map map = {{0}};
+    struct launch_image image = launch_image(k, &a->pool, &pool, d.heads);
+    struct driver_grid how = {.pairs = d.pairs};
+    how.map = launch_image_map(k, &a->pool, &pool, &image, &map);
     int direct = d.splits == 1; /* else reduce finishes rows of several splits */
     const struct abi_decode p = {
         .cache = (uintptr_t)a->pool.data,
@@ -166,8 +169,8 @@ kvk_status kvk_decode(const kvk_kernels *k, const struct kvk_decode_args *a, kvk
                  ? launch_range(grid, "the grid", 1, LAUNCH_GRID_MOST, __func__, err)
                  : KVK_OK;
     if (!status)
-        status = launch_clusters(k, &k->kernel[KIND_DECODE]->main, grid, d.pairs, &p, sizeof p,
-                                 stream, __func__, err);
+        status = launch_clusters(k, &k->kernel[KIND_DECODE]->main, grid, how, &p, sizeof p, stream,
+                                 __func__, err);
     return status || direct || d.joined ? status
                                         : launch_reduce(k, a, &d, &rows[1], stream, __func__, err);
 }

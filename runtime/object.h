@@ -18,7 +18,9 @@
 **   vectors N            store, dequant: (token, head) pairs a CTA
 **   tile_tokens N        decode: tokens a CTA takes a step; splits are multiples of it
 **   image_heads N        decode by images of pages: KV heads a CTA takes at most, a divisor of tile_tokens
-**   image_padding N      bytes after every four token rows of an image, where a CTA takes that many
+**   image_padding N      bytes after every image_group token rows of an image, where a CTA takes that many
+**   image_group N        4 (where there is no such line) or 8
+**   turned 1             tensor copies bring images: a map follows decode's parameters (driver.h, tensor_map)
 **   neighbours N         decode: the last CTA of a row's splits, or cluster of up to N of them, joins them where the launch
 **                        gives it `arrivals`; else they are for the entry `reduce`
 **   grid_wait 1          every entry begins by waiting for the kernels before it on its stream (kb_grid_wait)
@@ -36,7 +38,7 @@
 
 #include "kvkiln.h"
 
-enum { KVK_ABI_VERSION = 7, KVK_OBJECT_VERSION = 1 };
+enum { KVK_ABI_VERSION = 8, KVK_OBJECT_VERSION = 1 };
 
 /* Parts of a parsed object; all pointers lie inside the parsed buffer. Texts are NUL-terminated there. */
 struct object {

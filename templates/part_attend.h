@@ -54,13 +54,13 @@ struct attend {
     val mask[ATTEND_MASKS];/* i32: of value codes that begin at this bit, NULL where the plan holds none */
     val query, scratch;    /* shared: this warp's query tile, token facts */
     val stride, stride_log; /* i32: tokens from one step of this warp to the next, a power of two; its log2 */
-    val image, image_page; /* part_image.c: shared: the step's pages, or NULL; i32: bytes from one to the next */
+    val image, image_page, image_fields; /* shared: the step's pages, or NULL; bytes to the next; own_field's base, NULL: image */
     val y_token, k_token[ATTEND_TOKENS], result_token[8]; /* i32: tokens of rows y, k_index(e), result_y(e) in images */
     val v_steps[ATTEND_TOKENS]; /* i32 bytes to k_token[e] */
     /* Held across steps (plan->held_places), else NULL: i32: the token whose facts the lane prepares, bytes to its fields; its
     ** place in the query tile; shared: where its facts go and come from; i32 bytes to rows 8n. */
     val own_token, own_field, query_place, facts_to, facts_from, rows_8[4];
-    val cell; /* native: bytes to the lane's 16 of a plane */
+    val key_places[4], cell; /* i32, held: bytes to the lane's units of keys (part_image_pairs.c); to its 16 of a plane (native) */
     val all_first, all_last; /* i32: keys that all of the lane's rows see; NULL: not held */
     struct attend_words words; /* part_words.c */
     struct attend_powers powers; /* part_powers.c */

@@ -186,11 +186,12 @@ static struct slot_token find_token(struct kb *k, const struct attend *a, const 
 /* The one token whose facts this lane prepares: lane % (16 * subtiles). */
 static struct slot_token own_token(struct kb *k, const struct attend *a, const struct subtiles *s)
 {
-    if (a->own_field)
-        return (struct slot_token){.head = &a->head,
-                                   .record = kb_offset(K, a->image, a->own_field),
-                                   .field = kb_offset(K, a->image, a->own_field),
-                                   .place = kb_i32(K, 0)};
+    if (a->own_field) {
+        val from = a->image_fields ? a->image_fields : a->image;
+        val own = kb_offset(K, from, a->own_field);
+        return (struct slot_token){
+            .head = &a->head, .record = own, .field = own, .place = kb_i32(K, 0)};
+    }
     val index = kb_andi(K, kb_lane(K), 15), steps = slot_steps(K, &a->head, index);
     if (a->plan->subtiles == 1)
         return find_token(K, a, s, 0, index, steps);
@@ -275,7 +276,7 @@ static void load_keys(struct kb *k, const struct attend *a, const struct subtile
         return;
     }
     if (a->plan->value_pairs) {
-        pairs_keys(K, a, &s->first[0], sub, c);
+        pairs_keys(K, a, sub, c);
         return;
     }
     if (powers_by_rows(a)) {

@@ -17,6 +17,23 @@ enum { TOKENS = 16, BAR_BYTES = 8, MOST_IMAGES = 16 };
 
 static int slots(const struct plan *p) { return p->warps * p->images; }
 
+/* A loop, which is no more than a branch here: the assembler makes a branch of so few instructions into predicates, and race
+** checkers then see all threads in it. */
+static void begin_barriers(struct kb *k, const struct image *im)
+{
+    const struct plan *p = kb_plan(k);
+    val i = kb_tid(k);
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, &i, 1);
+    kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, i, slots(p)));
+    loop.rolled = true;
+    val at = kb_muli(K, i, BAR_BYTES);
+    kb_bulk_init(K, kb_offset(K, im->bars, at), kb_i32(K, 1));
+    kb_bulk_init(K, kb_offset(K, im->all_empty, at), im->heads);
+    i = kb_addi(K, i, (long long)p->warps * kb_warp_size(K));
+    kb_loop_end(K, &loop);
+}
+
 void attend_image_begin(struct kb *k, struct image *im)
 {
     const struct plan *p = kb_plan(k);
@@ -29,12 +46,23 @@ void attend_image_begin(struct kb *k, struct image *im)
     im->pitch = kb_param(K, "image_pitch");
     im->page_bytes = kb_param(K, "image_bytes");
     int fields = p->geo.layout == LAYOUT_SOA ? 2 * p->slot.fields * TOKENS : 0;
-    im->group_pitch = kb_divi(K, kb_sub(K, im->page_bytes, kb_muli(K, im->heads, fields)), 4);
-    im->page_step = kb_addi(K, im->page_bytes, p->value_pairs ? PLAN_PAIRS_BYTES : 0);
+    im->group_pitch = kb_divi(K, kb_sub(K, im->page_bytes, kb_muli(K, im->heads, fields)),
+                              TOKENS / p->image_group);
+    int unit = plan_image_unit(p);
+    im->page_step = kb_andi(K, kb_addi(K, im->page_bytes, unit - 1), -unit);
+    im->field_step = im->page_step;
     im->step_bytes = kb_muli(K, im->page_step, p->subtiles);
-    im->all = kb_shared(K, (size_t)plan_ring_bytes(p), 128);
+    if (p->turned)
+        pairs_sizes(K, im);
+    im->all = kb_shared(K, (size_t)plan_ring_bytes(p), p->turned ? PLAN_TURN_BYTES : 128);
     val own = kb_mul(K, kb_muli(K, im->step_bytes, p->images), im->group);
     im->ring = kb_offset(K, im->all, own);
+    im->fields = NULL;
+    if (p->turned) {
+        val before = kb_muli(K, im->group, (long long)p->images * p->subtiles);
+        before = kb_mul(K, before, im->field_step);
+        im->fields = kb_offset(K, pairs_fields(K, im), before);
+    }
     val bars = kb_shared(K, (size_t)slots(p) * 2 * BAR_BYTES, 8);
     val empty = kb_offseti(K, bars, (long long)slots(p) * BAR_BYTES);
     val first = kb_muli(K, im->group, p->images * BAR_BYTES);
@@ -44,11 +72,9 @@ void attend_image_begin(struct kb *k, struct image *im)
     im->empty = kb_offset(K, empty, first);
     if (!p->bulk)
         return;
-    struct kb_if one = kb_if(K, kb_icmpi(K, KB_ULT, kb_tid(K), slots(p)));
-    val at = kb_muli(K, kb_tid(K), BAR_BYTES);
-    kb_bulk_init(K, kb_offset(K, bars, at), kb_i32(K, 1));
-    kb_bulk_init(K, kb_offset(K, empty, at), im->heads);
-    kb_endif(K, &one);
+    if (p->turned)
+        kb_tensor_begin(K);
+    begin_barriers(K, im);
 }
 
 /* Which token a row of the matrix unit's operands is: of rows that are read together, tokens
@@ -75,7 +101,8 @@ static val token_of(struct kb *k, enum layout layout, val row)
 /* Bytes to a token of an image. */
 static val place_of(struct kb *k, const struct image *im, val token)
 {
-    val group = kb_lshri(K, token, 2), rest = kb_andi(K, token, 3);
+    int tokens = kb_plan(k)->image_group;
+    val group = kb_divi(K, token, tokens), rest = kb_andi(K, token, tokens - 1);
     val first = kb_mul(K, group, im->group_pitch);
     return kb_add(K, first, kb_mul(K, rest, im->pitch));
 }
@@ -115,7 +142,7 @@ static void image_tokens(struct kb *k, const struct image *im, struct attend *v)
     }
     const struct plan *p = v->plan;
     if (p->value_pairs) {
-        pairs_begin(K, v, im);
+        pairs_begin(K, v);
         return;
     }
     bool words = p->key_words || p->value_words;
@@ -136,7 +163,7 @@ static void image_tokens(struct kb *k, const struct image *im, struct attend *v)
 /* Bytes from an image to the fields of a token of its step. */
 static val field_place(struct kb *k, const struct attend *v, const struct image *im, val token)
 {
-    val page = kb_mul(K, kb_lshri(K, token, 4), im->page_step), own = kb_andi(K, token, 15);
+    val page = kb_mul(K, kb_lshri(K, token, 4), im->field_step), own = kb_andi(K, token, 15);
     if (v->head.layout == LAYOUT_SOA)
         return kb_add(K, page, kb_add(K, v->head.field, kb_shli(K, own, 1)));
     val first = kb_add(K, page, v->head.record);
@@ -146,18 +173,25 @@ static val field_place(struct kb *k, const struct attend *v, const struct image 
     return kb_add(K, first, kb_or(K, pair, second));
 }
 
+/* Three tiles of rows leave none for more than what a step cannot do without, and two of nine warps. */
+static bool few_registers(const struct plan *p) { return p->narrow > 2; }
+
 /* What a step's addresses begin with: made again in each step it would be a twelfth of its instructions. */
 static void hold(struct kb *k, struct attend *v, const struct image *im)
 {
     const struct plan *p = v->plan;
-    val lane = kb_lane(K), token = p->value_pairs ? pairs_token(K, p, lane) : lane;
+    val lane = kb_lane(K), token = p->value_pairs ? pairs_token(K, lane) : lane;
     val row = p->value_pairs ? kb_matrix(K)->result_y(K, 0) : v->result_token[0];
     v->own_token = kb_held(K, token);
     v->own_field = kb_held(K, field_place(K, v, im, token));
+    v->facts_to = kb_offset(K, v->scratch, kb_shli(K, lane, 4));
+    v->facts_from = kb_offset(K, v->scratch, kb_shli(K, row, 4));
+    if (few_registers(p))
+        return;
     v->query_place = kb_held(K, attend_query_place(K, v, 0));
     v->query = kb_uniform(K, v->query);
-    v->facts_to = kb_held(K, kb_offset(K, v->scratch, kb_shli(K, lane, 4)));
-    v->facts_from = kb_held(K, kb_offset(K, v->scratch, kb_shli(K, row, 4)));
+    v->facts_to = kb_held(K, v->facts_to);
+    v->facts_from = kb_held(K, v->facts_from);
     if (v->key_table.lane)
         v->key_table.lane = kb_held(K, v->key_table.lane);
     if (p->key_words && p->value_words)
@@ -183,10 +217,14 @@ static struct attend view(struct kb *k, const struct attend *a, const struct ima
     const struct slot *slot = &a->plan->slot;
     struct attend v = *a;
     v.head.shared = true;
+    const struct plan *p = a->plan;
     v.head.record = kb_muli(K, im->member, slot->record_bytes);
     v.head.step = im->pitch;
-    val groups = kb_muli(K, im->group_pitch, 3),
-        region = kb_add(K, groups, kb_muli(K, im->pitch, 4));
+    int group = p->image_group;
+    val groups = kb_muli(K, im->group_pitch, TOKENS / group - 1),
+        region = kb_add(K, groups, kb_muli(K, im->pitch, group));
+    if (p->turned)
+        region = kb_i32(K, 0);
     v.head.field = kb_add(K, region, kb_muli(K, im->member, 2LL * slot->fields * TOKENS));
     v.image_page = im->page_step;
     image_tokens(K, im, &v);
@@ -247,7 +285,8 @@ static void copy_page(struct kb *k, const struct attend *a, const struct image *
     val bytes = kb_mul(K, each, im->pitch),
         field_bytes = kb_muli(K, im->heads, 2LL * slot->fields * TOKENS);
     val step = kb_mul(K, kb_zext(K, each, KB_I64), a->head.step);
-    val padding = kb_sub(K, im->group_pitch, kb_shli(K, im->pitch, 2));
+    int tokens = a->plan->image_group;
+    val padding = kb_sub(K, im->group_pitch, kb_muli(K, im->pitch, tokens));
     struct {
         val token, to, from;
     } c = {each, to, kb_offset(K, base, record)};
@@ -256,7 +295,7 @@ static void copy_page(struct kb *k, const struct attend *a, const struct image *
     kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, c.token, TOKENS));
     loop.rolled = true;
     kb_bulk_copy(K, c.to, c.from, bytes, bar);
-    val group = kb_icmpi(K, KB_EQ, kb_andi(K, c.token, 3), 0);
+    val group = kb_icmpi(K, KB_EQ, kb_andi(K, c.token, tokens - 1), 0);
     c.to = kb_offset(K, c.to, kb_select(K, group, kb_add(K, bytes, padding), bytes));
     c.from = kb_offset(K, c.from, step);
     c.token = kb_add(K, c.token, each);
@@ -280,10 +319,16 @@ static void copy_page(struct kb *k, const struct attend *a, const struct image *
 }
 
 static void fill(struct kb *k, const struct attend *a, const struct image *im, const val *pages,
-                 val slot, val bar)
+                 val slot, val index, val bar)
 {
-    int head_bytes = a->plan->subtiles * TOKENS * a->plan->slot.slot_bytes;
-    kb_bulk_expect(K, bar, kb_muli(K, im->heads, head_bytes)); /* what is copied: padding is not */
+    const struct plan *p = a->plan;
+    int head_bytes = p->subtiles * TOKENS * p->slot.slot_bytes;
+    val bytes = p->turned ? pairs_bytes(K, im) : kb_muli(K, im->heads, head_bytes);
+    kb_bulk_expect(K, bar, bytes); /* what is copied: padding is not */
+    for (int u = 0; a->plan->turned && u < a->plan->subtiles; u++)
+        pairs_copy(K, a, im, pages[u], u, slot, index, bar);
+    if (a->plan->turned)
+        return;
     struct {
         val u, page, to;
     } c = {kb_i32(K, 0), pages[0], kb_offset(K, im->ring, slot)};
@@ -318,7 +363,7 @@ static void first_fills(struct kb *k, const struct attend *a, const struct image
     val more = kb_icmp(K, KB_SLT, c.start, end), room = kb_icmpi(K, KB_SLT, c.i, a->plan->images);
     kb_loop_while(K, &loop, kb_and(K, more, room));
     loop.rolled = true;
-    fill(K, a, im, c.pages, c.slot, c.bar);
+    fill(K, a, im, c.pages, c.slot, c.i, c.bar);
     for (int i = subtiles; i < n; i++)
         c.pages[i - subtiles] = c.pages[i];
     c.i = kb_addi(K, c.i, 1);
@@ -365,6 +410,8 @@ void attend_image_produce(struct kb *k, const struct attend *a, const struct ima
     const struct plan *p = a->plan;
     struct image all = *im;
     all.ring = im->all;
+    if (p->turned)
+        all.fields = pairs_fields(K, im);
     val some = kb_icmp(K, KB_SLT, start, end), copied = kb_icmpi(K, KB_NE, im->tokens, 0);
     some = kb_and(K, some, copied);
     val first = kb_icmpi(K, KB_EQ, kb_tid(K), (long long)p->warps * kb_warp_size(K));
@@ -382,11 +429,20 @@ void attend_image_produce(struct kb *k, const struct attend *a, const struct ima
     val bar = kb_muli(K, slot, BAR_BYTES);
     kb_bulk_wait(K, kb_offset(K, im->all_empty, bar), c.phase); /* at once, the first time */
     val to = kb_mul(K, slot, im->step_bytes), full = kb_offset(K, im->bars, bar);
-    fill(K, a, &all, pages, to, full);
+    fill(K, a, &all, pages, to, slot, full);
     next_step(K, p, im, &c);
     kb_loop_end(K, &loop);
     kb_endif(K, &one);
     kb_warp_sync(K);
+}
+
+/* Bytes from the record of the warp's head (rows that are turned: from their page) to byte `at` of a token's. */
+static val own_place(struct kb *k, const struct image *im, val token, val at)
+{
+    const struct plan *p = kb_plan(k);
+    if (!p->turned)
+        return kb_add(K, place_of(K, im, token), at);
+    return pairs_place(K, token, kb_add(K, kb_muli(K, im->member, p->slot.record_bytes), at));
 }
 
 /* Units row by row of `row` units, `step` bytes apart, to where an image has tokens, or, `im`
@@ -408,8 +464,7 @@ static void copy_units(struct kb *k, const struct image *im, val from, val step,
     val at = kb_muli(K, kb_sub(K, i, kb_muli(K, r, row)), unit);
     val place = kb_offset(K, kb_offset(K, from, kb_mul(K, kb_zext(K, r, KB_I64), step)), at);
     val x = kb_load_once(K, type, place, unit);
-    val row_place = im ? place_of(K, im, r) : kb_i32(K, 0);
-    kb_store(K, x, kb_offset(K, to, kb_add(K, row_place, at)), unit);
+    kb_store(K, x, kb_offset(K, to, im ? own_place(K, im, r, at) : at), unit);
     i = kb_addi(K, i, kb_warp_size(k));
     kb_loop_end(K, &loop);
 }
@@ -427,22 +482,25 @@ static void copy_own(struct kb *k, const struct attend *a, const struct attend *
     kb_warp_sync(K); /* the step before has been read */
     step_pages(K, a, start, pages);
     struct {
-        val u, page, to;
-    } c = {kb_i32(K, 0), pages[0], slot};
+        val u, page, to, field;
+    } c = {kb_i32(K, 0), pages[0], slot,
+           kb_offset(K, v->image_fields ? v->image_fields : slot, v->head.field)};
     struct kb_loop loop;
-    kb_loop_begin(K, &loop, (val *)&c, 3);
+    kb_loop_begin(K, &loop, (val *)&c, 4);
     kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, c.u, a->plan->subtiles));
     loop.rolled = true;
     val base = page_begin(K, a, c.page), record = kb_offset(K, base, a->head.record);
-    copy_units(K, native ? NULL : im, record, a->head.step, kb_offset(K, c.to, v->head.record),
-               s->record_bytes / unit, native ? 1 : TOKENS, unit);
+    val to = a->plan->turned ? c.to : kb_offset(K, c.to, v->head.record);
+    copy_units(K, native ? NULL : im, record, a->head.step, to, s->record_bytes / unit,
+               native ? 1 : TOKENS, unit);
     if (a->head.layout == LAYOUT_SOA && s->fields) {
-        val fields = kb_offset(K, base, a->head.field), to = kb_offset(K, c.to, v->head.field);
-        copy_units(K, NULL, fields, kb_i64(K, 0), to, s->fields * TOKENS, 1, 2);
+        val fields = kb_offset(K, base, a->head.field);
+        copy_units(K, NULL, fields, kb_i64(K, 0), c.field, s->fields * TOKENS, 1, 2);
     }
     c.u = kb_addi(K, c.u, 1);
     c.page = pages[a->plan->subtiles - 1];
     c.to = kb_offset(K, c.to, v->image_page);
+    c.field = kb_offset(K, c.field, im->field_step);
     kb_loop_end(K, &loop);
     kb_warp_sync(K);
 }
@@ -534,7 +592,7 @@ static void refill(struct kb *k, const struct between *b)
     val at = kb_muli(K, b->at->index, BAR_BYTES);
     kb_bulk_wait(K, kb_offset(K, im->empty, at), b->at->phase);
     struct kb_if one = kb_if(K, kb_elect(K));
-    fill(K, b->a, im, pages, b->slot, kb_offset(K, im->full, at));
+    fill(K, b->a, im, pages, b->slot, b->at->index, kb_offset(K, im->full, at));
     kb_endif(K, &one);
     kb_endif(K, &asks);
 }
@@ -573,7 +631,7 @@ void attend_image_range(struct kb *k, const struct attend *a, const struct image
     const struct plan *p = a->plan;
     struct attend v = view(K, a, im);
     struct image own = *im;
-    if (p->held_places)
+    if (p->held_places && !few_registers(p))
         hold_image(K, &own);
     im = &own;
     struct turn c = {.index = kb_i32(K, 0), .phase = kb_i32(K, 0)};
@@ -590,6 +648,9 @@ void attend_image_range(struct kb *k, const struct attend *a, const struct image
     struct between b = {a, &v, im, &c, &now, .asks_below = below};
     b.slot = kb_mul(K, c.index, im->step_bytes);
     v.image = kb_offset(K, im->ring, b.slot);
+    if (p->turned)
+        v.image_fields =
+            kb_offset(K, im->fields, kb_mul(K, c.index, kb_muli(K, im->field_step, p->subtiles)));
     v.after_keys = after_keys;
     v.after_data = &b;
     arrive(K, a, &v, im, &c, v.image);

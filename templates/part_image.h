@@ -19,8 +19,10 @@ struct image {
     val member, groups, group; /* i32: this warp's of them; groups of warps; this warp's */
     val tokens;              /* i32: of a page in one copy: 16, 4, 1, or 0 */
     val pitch, group_pitch; /* i32: from token to token, from four of them to the next four */
-    val page_bytes, page_step, step_bytes; /* i32: of a page, from one to the next of a slot, of a slot */
+    /* i32: of a page, from one to the next of a slot, of a slot, from a page's fields to the next's */
+    val page_bytes, page_step, step_bytes, field_step;
     val all, ring;           /* shared: everything, to be used again at the end; this group's first slot */
+    val fields;              /* shared, with plan->turned: fields of its first page, else NULL */
     val bars, all_empty;     /* shared: mbarriers of all groups' slots, as full and empty */
     val full, empty;         /* shared, of this group's first slot: mbarriers: it was copied, its readers are done */
     val block;               /* i32: first KV head of the CTA */

@@ -11,9 +11,9 @@
 struct power_word { int sub, word; val even, odd; };
 
 /* All i32: bytes from an image to the lane's first scales of keys and values, in aos also to its codes (values: of
-** both words, see powers_turns); from four tokens to the next four; a mask. */
+** both words, see powers_turns); from a group of tokens to the next, of four rows; a mask. */
 struct attend_powers {
-    val key_scales, value_scales, key_codes, value_codes[2], group_pitch, low;
+    val key_scales, value_scales, key_codes, value_codes[2], group_pitch, four_rows, low;
     struct power_word *words; /* of the step, [pair] */
 };
 

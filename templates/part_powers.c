@@ -104,6 +104,7 @@ void powers_begin(struct kb *k, struct attend *v, val group_pitch)
 {
     struct attend_powers *w = &v->powers;
     w->group_pitch = kb_uniform(K, group_pitch);
+    w->four_rows = kb_uniform(K, kb_muli(K, v->head.step, 4));
     w->low =
         kb_opaque(K, kb_i32(K, LOW_CODES)); /* a mask in a register: the addition shifts, too */
     w->key_scales = held(K, v, first_scale(K, v, false));
@@ -123,7 +124,7 @@ void powers_begin(struct kb *k, struct attend *v, val group_pitch)
 static val row_place(struct kb *k, const struct attend *v, int sub, int e)
 {
     val at = kb_offset(K, v->image, v->rows_8[2 * sub + e / 2]);
-    return e % 2 && !is_native(v) ? kb_offset(K, at, v->powers.group_pitch) : at;
+    return e % 2 && !is_native(v) ? kb_offset(K, at, v->powers.four_rows) : at;
 }
 
 void powers_keys(struct kb *k, const struct attend *a, int sub, struct attend_codes *c)
@@ -314,8 +315,9 @@ static struct own load_own(struct kb *k, const struct attend *v)
     struct own own;
     val sub = v->plan->subtiles == 1 ? kb_i32(K, 0) : kb_lshri(K, kb_andi(K, kb_lane(K), 16), 4);
     val part = part_of(K, v, sub), token = kb_andi(K, kb_lane(K), 15);
-    val group = kb_mul(K, kb_lshri(K, token, 2), v->powers.group_pitch);
-    val steps = kb_add(K, group, kb_mul(K, kb_andi(K, token, 3), v->head.step));
+    int tokens = v->plan->image_group;
+    val group = kb_mul(K, kb_divi(K, token, tokens), v->powers.group_pitch);
+    val steps = kb_add(K, group, kb_mul(K, kb_andi(K, token, tokens - 1), v->head.step));
     for (int i = 0; i < 2; i++) {
         val row = is_native(v) ? kb_muli(K, order_of(K, token), sides[i]->scale_bytes) : steps;
         val at = kb_offseti(K, kb_offset(K, part, row), sides[i]->scale_offset);

@@ -92,8 +92,6 @@ static void put_facts(struct kb *k, const struct attend *a, val start, const str
 /* Rows `first` after a row below 8 belong to so many tokens after that row's. */
 static int row_tokens(const struct attend *a, int first)
 {
-    if (a->plan->value_pairs)
-        return first / 8 * a->tokens_8;
     return a->image ? first / 16 * 16 + first % 16 / 8 * a->tokens_8 : first;
 }
 

@@ -100,28 +100,31 @@ def plan_of(spec, layout, target, *more):
 
 
 def values_in_pairs_and_held_places_where_they_can_be():
-    cases = (("turboquant_4bit_nc", "soa", "sm_90a", "1", "1"), ("turboquant_4bit_nc", "soa", "sm_80", None, None),
-             ("turboquant_k8v4", "soa", "sm_90a", "0", "0"), ("turboquant_3bit_nc", "soa", "sm_90a", "0", "0"),
-             ("turboquant_4bit_nc", "native", "sm_90a", None, "1"), ("turboquant_4bit_nc", "aos", "sm_90a", None, "1"),
-             ("turboquant_4bit_nc", "soa", "gfx1100", None, None))
-    for spec, layout, target, pairs, held in cases:
+    cases = (("turboquant_4bit_nc", "soa", "sm_90a", "1", "1", "1"), ("turboquant_4bit_nc", "soa", "sm_80", None, None, None),
+             ("turboquant_k3v4_nc", "soa", "sm_100a", "1", "1", "1"),
+             ("turboquant_k8v4", "soa", "sm_90a", "0", "0", "0"), ("turboquant_3bit_nc", "soa", "sm_90a", "0", "0", "0"),
+             ("turboquant_4bit_nc", "native", "sm_90a", None, "1", "0"), ("turboquant_4bit_nc", "aos", "sm_90a", None, "1", "0"),
+             ("turboquant_4bit_nc", "soa", "gfx1100", None, None, None))
+    for spec, layout, target, *fields in cases:
         plan = plan_of(spec, layout, target)
-        assert plan.get("value_pairs") == pairs and plan.get("held_places") == held, (spec, layout, target, plan)
+        have = [plan.get(name) for name in ("value_pairs", "held_places", "turned")]
+        assert have == fields, (spec, layout, target, plan)
 
 
-def decode_text(name, layout, plan):
+def decode_text(name, layout, plan, size):
     out = f"{TEMP}/text-{name}-{layout}"
     kvkiln("build", "turboquant_4bit_nc", "--kind", "decode", "--layout", layout, "--target", "sm_90a", "--emit", "ptx",
-           "--plan", plan, "-o", out)
+           "--head-size", size, "--plan", plan, "-o", out)
     return open(glob.glob(f"{out}/decode*.ptx")[0], encoding="ascii").read()
 
 
 def images_that_do_not_fit_leave_nothing_behind():
-    for layout in ("soa", "native", "aos"):
-        plan = plan_of("turboquant_4bit_nc", layout, "sm_90a", "--plan", "narrow=4")
-        assert plan["images"] == "0", (layout, plan)  # 32 rows beside two steps: too much
-        alike = f"narrow=4,images=0,warps={plan['warps']}"
-        assert decode_text("fallen", layout, "narrow=4") == decode_text("asked", layout, alike), layout
+    # 32 rows of eight heads beside two steps: too much; 24 of 256 dims: sums of two warps
+    for layout, size, narrow in (("soa", "256", "narrow=3"), ("native", "256", "narrow=3"), ("aos", "128", "narrow=4")):
+        plan = plan_of("turboquant_4bit_nc", layout, "sm_90a", "--head-size", size, "--plan", narrow)
+        assert plan["images"] == "0" and "turned" not in plan, (layout, plan)
+        alike = f"{narrow},images=0,warps={plan['warps']}"
+        assert decode_text("fallen", layout, narrow, size) == decode_text("asked", layout, alike, size), layout
 
 
 def pairs_are_read_by_loads_that_transpose():

@@ -8,7 +8,8 @@ gfx: every instruction disassembles; the matrix instruction of the target in dec
 the query is e4m3; no scratch, no spills; shared memory is written before a barrier is passed; code object version 5;
 arguments, block size, wave size and shared memory equal the manifest and abi.def; so does the descriptor. The last lines
 tell the occupancy.
-sm_: the pinned PTX version; parameters equal abi.def; mma.sync in decode and unified, for 16-bit caches on sm_90a wgmma
+sm_: the pinned PTX version; parameters equal abi.def, with a tensor map behind them where the manifest says `turned`, and only there
+tensor copies; mma.sync in decode and unified, for 16-bit caches on sm_90a wgmma
 instead, which the assembler does not serialize; no local memory; the assembler reports no spills (skipped where there is no assembler); from sm_90 on, nothing of global memory before griddepcontrol.wait (in
 the machine code as well, where nvdisasm is there).
 
@@ -40,6 +41,7 @@ NATIVE = ["turboquant_k8v4", "turboquant_3bit_nc"]
 SCALED = ["ultraquant_4bit_e4m3q"]
 OPTIONS = ["soft_cap+alibi"]
 TYPES = {"PTR": (8, "u64"), "I64": (8, "u64"), "I32": (4, "u32"), "F32": (4, "f32")}
+TENSOR_MAP = "64 128"  # alignment and bytes (CUDA driver API, CUtensorMap)
 
 WGMMA = ["fp16", "bf16"]  # presets whose unified reads shared memory by wgmma on sm_90a
 FLOATS = ["bf16", "fp8_e4m3", "mxfp4", "nvfp4"]
@@ -287,13 +289,20 @@ def is_wgmma(path):
     return os.path.basename(path).split(".")[:2] in [["unified", preset] for preset in WGMMA] and ".sm_90a." in path
 
 
-def check_entry(text, entry, wgmma):
+def parameters(declared):
+    """Types as in TYPES; of an array its alignment and bytes."""
+    found = re.findall(r"\.param (?:\.align (\d+) )?\.(\w+)[^,\[]*(?:\[(\d+)\])?", declared)
+    return [f"{align} {size}" if size else kind.replace("b", "u", 1) for align, kind, size in found]
+
+
+def check_entry(text, entry, wgmma, turned):
     abi_name, symbol, threads, _ = entry
     block = re.search(r"\.entry " + re.escape(symbol) + r"\((.*?)\)(.*?)\n\}", text, re.S)
     require(block, f"{abi_name}: no entry {symbol}")
-    have = re.findall(r"\.param \.(\w+)", block.group(1))
-    want = [TYPES[kind][1] for _, kind, _ in ABI[abi_name]]
-    require([h.replace("b", "u", 1) if h[0] == "b" else h for h in have] == want, f"{abi_name}: parameters {have}")
+    have, maps = parameters(block.group(1)), turned and abi_name == "decode"
+    want = [TYPES[kind][1] for _, kind, _ in ABI[abi_name]] + [TENSOR_MAP] * maps
+    require(have == want, f"{abi_name}: parameters {have}")
+    require(("cp.async.bulk.tensor" in block.group(2)) == maps, f"{abi_name}: tensor copies are {'missing' if maps else 'there'}")
     require(re.search(rf"\.maxntid {threads}\b", block.group(2)), f"{abi_name}: block size is not {threads}")
     require(".local" not in block.group(2), f"{abi_name}: local memory")
     if abi_name in ("decode", "unified"):
@@ -315,7 +324,7 @@ def check_sm(path, target):
     require(f".target {target}\n" in text, "other .target")
     rows = entries(manifest)
     for entry in rows:
-        check_entry(text, entry, is_wgmma(path))
+        check_entry(text, entry, is_wgmma(path), manifest["turned"] == ["1"])
         require(entry[3] <= TARGETS[target][1], f"{entry[0]}: {entry[3]} bytes of shared memory")
     if manifest["format"] != ["cubin"]:
         return rows, False

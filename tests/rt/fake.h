@@ -6,8 +6,9 @@
 #define KVKILN_TESTS_RT_FAKE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
-enum { FAKE_LAUNCHES = 8, FAKE_PARAMS = 512 };
+enum { FAKE_LAUNCHES = 32, FAKE_PARAMS = 512, FAKE_DIMS = 5, FAKE_MAP_BYTES = 128 };
 
 struct fake_launch {
     char function[64];
@@ -16,6 +17,18 @@ struct fake_launch {
     void *stream;
     size_t bytes;
     unsigned char params[FAKE_PARAMS];
+    int listed;             /* cuda: parameters came one by one, those of decode and a map behind them */
+    uintptr_t map_at;
+    unsigned char map[FAKE_MAP_BYTES];
+};
+
+/* cuda: arguments of the last tensor map that was asked for. Maps hold their number, counted from 1, in every byte. */
+struct fake_map {
+    int type, interleave, swizzle, promotion, fill;
+    unsigned rank;
+    const void *data;
+    uint64_t size[FAKE_DIMS], stride[FAKE_DIMS];
+    uint32_t box[FAKE_DIMS], step[FAKE_DIMS];
 };
 
 struct fake {
@@ -28,6 +41,9 @@ struct fake {
     const char *failed;     /* name of the call that failed; with fail_from the first */
     int devices, major, minor, version;
     int refuse_cubin, refuse_ptx; /* codes of module loads, 0 = accepted */
+    int refuse_map;         /* cuda: code of tensor maps */
+    int maps;               /* that were asked for */
+    struct fake_map map;
     long live;              /* things made and not freed */
     int depth;              /* contexts pushed and not popped; of the thread that asks last */
     int unentered;          /* calls that need the primary context and had another, or none */

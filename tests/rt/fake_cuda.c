@@ -9,6 +9,8 @@ static int entered(void) { return pushed && stack[pushed - 1] == &primary; }
 
 #include "fake_state.h"
 
+#include "runtime/abi.h"
+
 EXPORT struct fake *fake_state(void) { return &state; }
 
 CALL(cuInit, unsigned flags)
@@ -324,17 +326,42 @@ CALL(cuStreamQuery, void *stream)
     return state.queued ? 600 : 0;
 }
 
+/* One by one come only the parameters of decode, and a map behind them: put together they are
+** remembered as a buffer is. 1: neither a list nor a buffer. */
+static int remember(const char *function, const unsigned shape[3], void *stream, void **params,
+                    void **extra)
+{
+    struct abi_decode p;
+    if (!params == !extra ||
+        (extra && (extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4])))
+        return 1;
+    const void *bytes = extra ? extra[1] : &p, *map = NULL;
+    if (params) {
+#define ABI_store(type, name)
+#define ABI_reduce(type, name)
+#define ABI_unified(type, name)
+#define ABI_dequant(type, name)
+#define ABI_merge(type, name)
+#define ABI_copy(type, name)
+#define ABI_convert(type, name)
+#define ABI_decode(type, name) memcpy(&p.name, *params++, sizeof p.name);
+#define ABI(entry, type, name) ABI_##entry(type, name)
+#include "runtime/abi.def"
+        map = *params;
+    }
+    remember_launch(function, shape, stream, bytes, extra ? *(size_t *)extra[3] : sizeof p, map);
+    return 0;
+}
+
 CALL(cuLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
      unsigned by, unsigned bz, unsigned shared, void *stream, void **params, void **extra)
 {
     STEP(1);
     if (stream && !is_ours(stream))
         return 400;
-    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || params || extra[0] != (void *)1 ||
-        extra[2] != (void *)2 || extra[4])
+    if (gy != 1 || gz != 1 || by != 1 || bz != 1)
         return 1;
-    remember_launch(function, gx, bx, shared, stream, extra);
-    return 0;
+    return remember(function, (const unsigned[]){gx, bx, shared}, stream, params, extra);
 }
 
 /* As CUDA lays them out: CUlaunchConfig, CUlaunchAttribute. */
@@ -353,10 +380,9 @@ CALL(cuLaunchKernelEx, const struct launch_config *l, void *function, void **par
     STEP(1);
     if (l->stream && !is_ours(l->stream))
         return 400;
-    if (l->gy != 1 || l->gz != 1 || l->by != 1 || l->bz != 1 || params || extra[0] != (void *)1 ||
-        extra[2] != (void *)2 || extra[4] || l->count < 1 || l->count > 2)
+    if (l->gy != 1 || l->gz != 1 || l->by != 1 || l->bz != 1 || l->count < 1 || l->count > 2 ||
+        remember(function, (const unsigned[]){l->gx, l->bx, l->shared}, l->stream, params, extra))
         return 1;
-    remember_launch(function, l->gx, l->bx, l->shared, l->stream, extra);
     pthread_mutex_lock(&mutex);
     struct fake_launch *to = &state.launch[(state.launches - 1) % FAKE_LAUNCHES];
     int unknown = 0;
@@ -370,6 +396,47 @@ CALL(cuLaunchKernelEx, const struct launch_config *l, void *function, void **par
         unknown = 1;
     pthread_mutex_unlock(&mutex);
     return unknown;
+}
+
+/* What the driver demands of tensors without interleaving and of rows of 128 bytes that are turned. */
+static int map_fits(const struct fake_map *m, const void *map)
+{
+    int fits = (uintptr_t)map % 64 == 0 && (uintptr_t)m->data % 16 == 0 && m->box[0] <= 128 &&
+               m->box[0] % 16 == 0;
+    for (unsigned i = 0; i < m->rank; i++)
+        fits &= m->size[i] >= 1 && m->size[i] <= (uint64_t)1 << 32 && m->box[i] >= 1 &&
+                m->box[i] <= 256 && m->step[i] >= 1 && m->step[i] <= 8;
+    for (unsigned i = 0; i + 1 < m->rank; i++)
+        fits &= m->stride[i] % 16 == 0 && m->stride[i] < (uint64_t)1 << 40;
+    return fits;
+}
+
+CALL(cuTensorMapEncodeTiled, void *map, int type, unsigned rank, void *data, const uint64_t *size,
+     const uint64_t *stride, const uint32_t *box, const uint32_t *steps, int interleave,
+     int swizzle, int promotion, int fill)
+{
+    STEP(0);
+    if (rank < 1 || rank > FAKE_DIMS)
+        return 1;
+    struct fake_map m = {.type = type,
+                         .interleave = interleave,
+                         .swizzle = swizzle,
+                         .promotion = promotion,
+                         .fill = fill,
+                         .rank = rank,
+                         .data = data};
+    memcpy(m.size, size, rank * sizeof *size);
+    memcpy(m.stride, stride, (rank - 1) * sizeof *stride);
+    memcpy(m.box, box, rank * sizeof *box);
+    memcpy(m.step, steps, rank * sizeof *steps);
+    pthread_mutex_lock(&mutex);
+    state.map = m;
+    state.maps++;
+    int code = state.refuse_map ? state.refuse_map : !map_fits(&m, map);
+    if (!code)
+        memset(map, state.maps, FAKE_MAP_BYTES);
+    pthread_mutex_unlock(&mutex);
+    return code;
 }
 
 CALL(cuMemAlloc_v2, uint64_t *memory, size_t bytes)

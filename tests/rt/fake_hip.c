@@ -126,7 +126,8 @@ CALL(hipModuleLaunchKernel, void *function, unsigned gx, unsigned gy, unsigned g
     if (gy != 1 || gz != 1 || by != 1 || bz != 1 || params || extra[0] != (void *)1 ||
         extra[2] != (void *)2 || extra[4] != (void *)3)
         return 1;
-    remember_launch("", gx, bx, shared, stream, extra);
+    remember_launch("", (const unsigned[]){gx, bx, shared}, stream, extra[1], *(size_t *)extra[3],
+                    NULL);
     return 0;
 }
 

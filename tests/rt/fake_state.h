@@ -89,20 +89,19 @@ static void destroy(void *thing)
     live(-1);
 }
 
-static void remember_launch(const char *function, unsigned grid, unsigned threads, unsigned shared,
-                            void *stream, void *const *extra)
+/* shape: CTAs, threads, shared memory; map: what follows the parameters, if anything. */
+static void remember_launch(const char *function, const unsigned shape[3], void *stream, const void *params, size_t bytes,
+                            const void *map)
 {
     pthread_mutex_lock(&mutex);
     struct fake_launch *l = &state.launch[state.launches++ % FAKE_LAUNCHES];
+    *l = (struct fake_launch){.grid = shape[0], .threads = shape[1], .shared = shape[2], .stream = stream, .bytes = bytes,
+                              .listed = map != NULL, .map_at = (uintptr_t)map};
     snprintf(l->function, sizeof l->function, "%s", function);
     state.queued++;
-    l->grid = grid;
-    l->threads = threads;
-    l->shared = shared;
-    l->overlaps = l->cluster = 0;
-    l->stream = stream;
-    l->bytes = *(size_t *)extra[3];
-    memcpy(l->params, extra[1], l->bytes < FAKE_PARAMS ? l->bytes : FAKE_PARAMS);
+    memcpy(l->params, params, bytes < FAKE_PARAMS ? bytes : FAKE_PARAMS);
+    if (map)
+        memcpy(l->map, map, sizeof l->map);
     pthread_mutex_unlock(&mutex);
 }
 

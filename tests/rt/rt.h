@@ -93,6 +93,9 @@ kvk_status rt_launch_all(kvk_context *ctx, const kvk_kernels *k, kvk_error *err)
 /* Opens, prepares all kinds, launches them, closes: whatever happens, what was opened is closed. `cache` as in rt_open. */
 kvk_status rt_life(const char *device, const char *cache, kvk_error *err);
 
+/* Manifest lines of a decode by images of pages; both as text. */
+#define RT_IMAGES(heads, padding) "image_heads " heads "\nimage_padding " padding
+
 /* A model: 2 KV heads, 8 query heads, head size 128, page 16, k8v4. */
 struct kvk_model rt_model(void);
 /* Aligned addresses that nothing reads; arguments of a short decode, made of them. */

@@ -20,8 +20,8 @@ struct pool {
 static kvk_kernels kernels(struct kernel *kernel, const struct pool *p, int most, int padding)
 {
     kvk_kernels k = {.shape = {.kv_heads = p->heads, .page_tokens = TOKENS}};
-    *kernel =
-        (struct kernel){.image_heads = most, .image_padding = padding, .tile_tokens = 16 * most};
+    *kernel = (struct kernel){
+        .image_heads = most, .image_padding = padding, .image_group = 4, .tile_tokens = 16 * most};
     k.kernel[KIND_DECODE] = kernel;
     k.pages = (struct page_facts){.soa = p->soa,
                                   .record_bytes = p->record,

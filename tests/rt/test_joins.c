@@ -90,7 +90,7 @@ static void two_splits_are_launched_in_pairs(void **state)
         options.cache_dir = "";
         fake->clusters = calls[i].clusters;
         assert_int_equal(kvk_open(&options, &own, NULL), KVK_OK);
-        rt_generator.extra = "neighbours 2\nimage_heads 1";
+        rt_generator.extra = "neighbours 2\n" RT_IMAGES("1", "0");
         assert_int_equal(kvk_prepare(own, &model, &kernels, NULL), KVK_OK);
         rt_generator.extra = NULL;
         a.sequences = limits.sequences = calls[i].sequences;

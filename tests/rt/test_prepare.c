@@ -460,10 +460,12 @@ static void heads_of_images_divide_a_step(void **state)
     (void)state;
     static const struct {
         const char *extra, *said;
-    } cases[] = {{"image_heads 128", "image_heads is 128, no divisor of tile_tokens, 64"},
-                 {"image_heads 48", "image_heads is 48"},
-                 {"image_heads -1", "accepted 0..1048576"},
-                 {"image_padding -1", "accepted 0..1048576"}};
+    } cases[] = {{RT_IMAGES("128", "0"), "image_heads is 128, no divisor of tile_tokens, 64"},
+                 {RT_IMAGES("48", "0"), "image_heads is 48"},
+                 {RT_IMAGES("-1", "0"), "accepted 0..1048576"},
+                 {RT_IMAGES("8", "-1"), "accepted 0..1048576"},
+                 {RT_IMAGES("8", "0") "\nimage_group 5", "image_group is 5, accepted 4, 8"},
+                 {RT_IMAGES("8", "0") "\nturned -1", "turned"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kvk_context *ctx = rt_open(NULL);
         rt_generator.extra = cases[i].extra;
