@@ -17,8 +17,8 @@ enum { TOKENS = 16, BAR_BYTES = 8, MOST_IMAGES = 16 };
 
 static int slots(const struct plan *p) { return p->warps * p->images; }
 
-/* A loop, which is no more than a branch here: the assembler makes a branch of so few instructions into predicates, and race
-** checkers then see all threads in it. */
+/* A loop, which is no more than a branch here: the assembler makes a branch of so few instructions
+** into predicates, and race checkers then see all threads in it. */
 static void begin_barriers(struct kb *k, const struct image *im)
 {
     const struct plan *p = kb_plan(k);
