@@ -188,7 +188,8 @@ static void hold(struct kb *k, struct attend *v, const struct image *im)
     v->facts_from = kb_offset(K, v->scratch, kb_shli(K, row, 4));
     if (few_registers(p))
         return;
-    v->query_place = kb_held(K, attend_query_place(K, v, 0));
+    if (!(p->turned && p->narrow > 1)) /* registers that would spill */
+        v->query_place = kb_held(K, attend_query_place(K, v, 0));
     v->query = kb_uniform(K, v->query);
     v->facts_to = kb_held(K, v->facts_to);
     v->facts_from = kb_held(K, v->facts_from);
@@ -209,6 +210,10 @@ static void hold_image(struct kb *k, struct image *im)
     im->full = kb_uniform(K, im->full);
     im->empty = kb_held(K, im->empty);
     im->step_bytes = kb_uniform(K, im->step_bytes);
+    if (im->fields) {
+        im->fields = kb_uniform(K, im->fields);
+        im->field_step = kb_uniform(K, im->field_step);
+    }
 }
 
 /* The warp's head inside an image: offsets are 32 bits. */
