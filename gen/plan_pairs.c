@@ -79,7 +79,8 @@ static int store_ctas(const struct plan *p)
     bool codebook = p->spec.key.kind == CODEC_CODEBOOK;
     if (!(p->target->flags & TF_BULK_COPY))
         return 0;
-    if (p->geo.dtype != KVK_BFLOAT16)
+    bool planes = p->geo.layout == LAYOUT_NATIVE && p->spec.key.bits == 3 && p->geo.head_size > 128;
+    if (p->geo.dtype != KVK_BFLOAT16 || planes) /* planes: sm_103a spilled 4 bytes */
         return STORE_CTAS - 1;
     return codebook && p->geo.layout == LAYOUT_SOA ? STORE_CTAS + 1 : STORE_CTAS;
 }
