@@ -57,8 +57,9 @@ void device_overlap(void)
 const char *device_launches(const struct device *device)
 {
     const char *text = getenv("KVKILN_OVERLAP");
-    int overlap = given.overlap || (text && !strcmp(text, "1"));
-    return overlap && !strncmp(device->info.device, "cuda", 4) ? "overlapping" : "one by one";
+    int asked = given.overlap || (text && !strcmp(text, "1")),
+        can = !strncmp(device->info.target, "sm_", 3) && strncmp(device->info.target, "sm_8", 4);
+    return asked && can ? "overlapping" : "one by one";
 }
 
 kvk_status device_open(const char *name, const char *specs, struct device *out)

@@ -459,16 +459,13 @@ static int may_overlap(const struct cuda *c, const struct driver_entry *e, kvk_s
 /* Decode's parameters one by one, which lets the driver say where its last, the map, lies. */
 static void decode_list(const struct abi_decode *p, const void *map, const void **list)
 {
-#define ABI_store(t, n)
-#define ABI_reduce(t, n)
-#define ABI_unified(t, n)
-#define ABI_dequant(t, n)
-#define ABI_merge(t, n)
-#define ABI_copy(t, n)
-#define ABI_convert(t, n)
-#define ABI_decode(t, n) *list++ = &p->n;
-#define ABI(entry, type, name) ABI_##entry(type, name)
+    enum { IS_store, IS_decode, IS_reduce = 0, IS_unified = 0, IS_dequant = 0, IS_merge = 0 };
+    enum { IS_copy, IS_convert = 0 };
+#define ABI(entry, type, name)                                                                     \
+    if (IS_##entry)                                                                                \
+        *list++ = (const char *)p + offsetof(struct abi_##entry, name);
 #include "abi.def"
+#undef ABI
     *list = map;
 }
 

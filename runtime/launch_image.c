@@ -17,9 +17,7 @@ int32_t launch_image_heads(const kvk_kernels *k)
 
 static int suits(int64_t x) { return x % BULK_BYTES == 0; }
 
-enum { BANKS_BYTES = 128 };
-
-enum { ROW_BYTES = 128 };
+enum { BANKS_BYTES = 128, ROW_BYTES = 128 };
 
 /* Rows of a page of these heads: [part of ROW_BYTES][token], as templates/part_image_pairs.c reads them. A part
 ** begins ROW_BYTES after the one before, from any byte of a token on: the last may reach behind these heads. */

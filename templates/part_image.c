@@ -173,7 +173,7 @@ static val field_place(struct kb *k, const struct attend *v, const struct image 
     return kb_add(K, first, kb_or(K, pair, second));
 }
 
-/* Three tiles of rows leave none for more than what a step cannot do without, and two of nine warps. */
+/* Three tiles of rows leave none for more than what a step cannot do without. */
 static bool few_registers(const struct plan *p) { return p->narrow > 2; }
 
 /* What a step's addresses begin with: made again in each step it would be a twelfth of its instructions. */
@@ -210,7 +210,7 @@ static void hold_image(struct kb *k, struct image *im)
     im->full = kb_uniform(K, im->full);
     im->empty = kb_held(K, im->empty);
     im->step_bytes = kb_uniform(K, im->step_bytes);
-    if (im->fields) {
+    if (im->fields && kb_plan(k)->narrow > 1) { /* else registers suffice */
         im->fields = kb_uniform(K, im->fields);
         im->field_step = kb_uniform(K, im->field_step);
     }

@@ -17,8 +17,8 @@
 struct image {
     val shift, heads;        /* i32: log2 of the KV heads a CTA, and these */
     val member, groups, group; /* i32: this warp's of them; groups of warps; this warp's */
-    val tokens;              /* i32: of a page in one copy: 16, 4, 1, or 0 */
-    val pitch, group_pitch; /* i32: from token to token, from four of them to the next four */
+    val tokens;              /* i32: of a page in one copy: 16, plan->image_group, 1, or 0 */
+    val pitch, group_pitch; /* i32: from token to token, from a group of them to the next */
     /* i32: of a page, from one to the next of a slot, of a slot, from a page's fields to the next's */
     val page_bytes, page_step, step_bytes, field_step;
     val all, ring;           /* shared: everything, to be used again at the end; this group's first slot */
