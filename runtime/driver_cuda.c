@@ -512,13 +512,18 @@ static kvk_status launch(void *device, const struct driver_entry *e, struct driv
            err);
 }
 
+/* Nothing of a GPU, but the driver refuses it where no context is current. */
 static int tensor_map(void *device, const struct driver_tensor *t, void *map)
 {
     static const uint32_t each[DRIVER_TENSOR_DIMS] = {1, 1, 1, 1};
-    const struct cuda *c = device;
-    return c->tensor_map &&
-           c->tensor_map(map, TENSOR_U8, DRIVER_TENSOR_DIMS, (void *)(uintptr_t)t->data, t->size,
-                         t->stride, t->box, each, 0, SWIZZLE_128, PROMOTE_128, 0) == CUDA_SUCCESS;
+    struct cuda *c = device;
+    int pushed;
+    if (!c->tensor_map || enter(c, &pushed, NULL) != KVK_OK)
+        return 0;
+    int code = c->tensor_map(map, TENSOR_U8, DRIVER_TENSOR_DIMS, (void *)(uintptr_t)t->data,
+                             t->size, t->stride, t->box, each, 0, SWIZZLE_128, PROMOTE_128, 0);
+    leave(c, pushed);
+    return code == CUDA_SUCCESS;
 }
 
 static kvk_status alloc(void *device, size_t bytes, void **out, kvk_error *err)

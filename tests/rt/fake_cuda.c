@@ -416,6 +416,8 @@ CALL(cuTensorMapEncodeTiled, void *map, int type, unsigned rank, void *data, con
      int swizzle, int promotion, int fill)
 {
     STEP(0);
+    if (!entered()) /* as the driver: CUDA_ERROR_INVALID_CONTEXT */
+        return 201;
     if (rank < 1 || rank > FAKE_DIMS)
         return 1;
     struct fake_map m = {.type = type,
