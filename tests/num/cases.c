@@ -419,6 +419,35 @@ static void add_conversions(struct list *list)
     add(list, &m, "convert_from_native", check_convert_native, 1, FAULT_NONE, 0);
 }
 
+/* Decode of the shapes whose pages come as images, for every number of query tiles, heads enough for a CTA of the most:
+** the kernels that benches time. */
+static void add_images(struct list *list)
+{
+    static const int shapes[][2] = {{128, 4},  {128, 1},  {128, 8}, {128, 12},
+                                    {128, 16}, {128, 24}, {64, 8},  {256, 4}};
+    int turn = 0;
+
+    for (int s = 0; s < ref_spec_count(); s++)
+        for (enum ref_layout layout = REF_AOS; layout <= REF_NATIVE; layout++) {
+            if (!has_layout(ref_spec_at(s), layout))
+                continue;
+            for (int i = 0; i < 8; i++, turn++) {
+                struct num_model m = {.spec = ref_spec_at(s),
+                                      .layout = layout,
+                                      .d = shapes[i][0],
+                                      .dv = shapes[i][0],
+                                      .gqa = shapes[i][1],
+                                      .kv_heads = 8,
+                                      .page = 16,
+                                      .dtype = dtypes[turn % DTYPES]};
+                m.dequant_dtype = m.dtype;
+                for (int v = 0; v < 4; v++)
+                    if (i == 0 || v == turn % 4)
+                        add(list, &m, "decode_by_images", check_decode_by_images, v, FAULT_NONE, 0);
+            }
+        }
+}
+
 /* KV heads as CTAs share them out: one, an odd number, as many as a CTA takes, more. */
 static void add_heads(struct list *list)
 {
@@ -640,6 +669,7 @@ struct num_case *num_cases(int full, size_t *count)
     add_native(&list);
     add_native_codecs(&list);
     add_heads(&list);
+    add_images(&list);
     add_values(&list);
     add_e4m3_queries(&list);
     add_fp8(&list);

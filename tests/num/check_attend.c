@@ -62,6 +62,13 @@ void check_decode(struct num_run *run, const struct num_case *c)
     attention_check(run, &a);
 }
 
+/* Other kernels than host's: pages come to shared memory in bulk. */
+void check_decode_by_images(struct num_run *run, const struct num_case *c)
+{
+    num_gpus_only(run, "hosts and simulated GPUs have no bulk copies");
+    check_decode(run, c);
+}
+
 /*
 ** Variants: 0 a fresh prefill, a continuation, a decode row, an empty sequence; 1 the same kinds
 ** with sinks, window, strides, spare rows and more query tokens than cached ones; 2 decode rows

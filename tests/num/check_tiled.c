@@ -356,26 +356,15 @@ static void million_tiled(struct num_run *run, const struct million *x, void *ou
            &err, "kvk_tiled");
 }
 
-/* The host would take minutes, a simulated GPU hours. */
-static void refuse_processors(struct num_run *run)
-{
-    struct kvk_device_info info = KVK_INIT(struct kvk_device_info);
-    kvk_error err = {0};
-
-    num_ok(run, kvk_device(run->ctx, &info, &err), &err, "kvk_device");
-    run->skipped = !strncmp(info.device, "host", 4) || !strncmp(info.name, "simulated", 9);
-    if (run->skipped)
-        num_fail(run, "a million tokens are for GPUs");
-}
-
-/* Both ways over a million cached tokens, the tiled one in 64 MiB: for devices with memory. */
+/* Both ways over a million cached tokens, the tiled one in 64 MiB: for devices with memory. The host would take minutes,
+** a simulated GPU hours. */
 void check_million(struct num_run *run, const struct num_case *c)
 {
     struct million x = {.m = c->model};
     size_t pairs = CHUNK * query_heads(&x.m), bytes = pairs * (size_t)x.m.dv * 2;
     struct attention result[2] = {0};
 
-    refuse_processors(run);
+    num_gpus_only(run, "a million tokens are for GPUs");
     x.m.dequant_dtype = x.m.dtype;
     million_make(run, &x, num_case_seed(run, c));
     for (int tiled = 0; tiled < 2; tiled++) {

@@ -147,8 +147,8 @@ static size_t kind_length(const struct num_case *c) { return strcspn(c->name, "/
 /* Of a kind of kernel, and none among `kept` is of the same kind, preset and layout. */
 static int is_new(const struct num_case *c, const struct num_case *kept, size_t count)
 {
-    static const char *const kinds[] = {
-        "store", "dequant", "decode", "unified", "merge", "copy", "tiled_equals_unified"};
+    static const char *const kinds[] = {"store",   "dequant", "decode", "decode_by_images",
+                                        "unified", "merge",   "copy",   "tiled_equals_unified"};
     const size_t n = kind_length(c);
     int known = 0;
 

@@ -74,6 +74,8 @@ void *num_device(struct num_run *run, size_t bytes); /* filled with 0xFF */
 void *num_device_untouched(struct num_run *run, size_t bytes);
 void *num_upload(struct num_run *run, const void *from, size_t bytes);
 void num_download(struct num_run *run, void *to, const void *from, size_t bytes);
+/* Leaves the case as skipped, for this reason, on the host and on simulated GPUs. */
+void num_gpus_only(struct num_run *run, const char *why);
 void num_ok(struct num_run *run, kvk_status status, const kvk_error *err, const char *call);
 const kvk_kernels *num_prepare(struct num_run *run, const struct num_model *model, unsigned kinds);
 
@@ -117,7 +119,7 @@ void spec_folder_remove(char *folder);
 void spec_file_write(const char *folder, const struct ref_spec *spec);
 
 /* --- the cases --- */
-num_body check_store, check_dequant, check_decode, check_unified, check_options, check_query_tokens,
+num_body check_store, check_dequant, check_decode, check_decode_by_images, check_unified, check_options, check_query_tokens,
     check_query_lengths, check_merge, check_copy, check_convert_aos, check_convert_soa,
     check_convert_native, check_drafts, check_fp8, check_tiled, check_million, graph_tiled;
 num_body prop_page_permutation, prop_splits, prop_dominant_key, prop_equal_keys, prop_linear_in_v,

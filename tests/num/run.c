@@ -100,6 +100,17 @@ void num_ok(struct num_run *run, kvk_status status, const kvk_error *err, const 
         num_fail(run, "%s: %s: %s (%s)", call, kvk_status_name(status), err->text, err->where);
 }
 
+void num_gpus_only(struct num_run *run, const char *why)
+{
+    struct kvk_device_info info = KVK_INIT(struct kvk_device_info);
+    kvk_error err = {0};
+
+    num_ok(run, kvk_device(run->ctx, &info, &err), &err, "kvk_device");
+    run->skipped = !strncmp(info.device, "host", 4) || !strncmp(info.name, "simulated", 9);
+    if (run->skipped)
+        num_fail(run, "%s", why);
+}
+
 void *num_device_untouched(struct num_run *run, size_t bytes)
 {
     struct num_memory *m = remember(run);
