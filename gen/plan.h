@@ -71,7 +71,7 @@ struct plan {
     int image_padding, image_group; /* bytes after so many token rows of an image, where a CTA takes image_heads heads */
     int key_words, value_words; /* 1: lanes side by side read words side by side of an aos row in an image (part_words.h) */
     int powers;                  /* 1: images of FP4 codes under powers of two, which meet as f16 (part_powers.h) */
-    int value_pairs;          /* 1: values of soa images come in pairs of tokens (part_image_pairs.h) */
+    int value_pairs;          /* 1: values come in pairs of tokens: of images that are turned, or of rows (part_word_pairs.h) */
     int turned;               /* 1: images are rows of 128 bytes that tensor copies turn (part_image_pairs.h) */
     int held_places;          /* 1: what a step's addresses begin with is kept in registers */
     int squares;                 /* 1: squares of key centroids are summed by the matrix unit */

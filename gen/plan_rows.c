@@ -69,21 +69,27 @@ static bool pairs_possible(const struct plan *p)
            bytes % 32 == 0 && (bytes & (bytes - 1)) == 0 && rows_end_in_page(s);
 }
 
-static void plan_value_pairs(struct plan *p)
+static void plan_turned(struct plan *p)
 {
-    p->value_pairs = p->image_padding && pairs_possible(p);
-    if (p->value_pairs) {
-        p->turned = 1;
+    p->value_pairs = p->turned = p->image_padding && pairs_possible(p);
+    if (p->turned)
         p->image_padding = 0;
-    }
-    plan_because(p, "value_pairs", "%s",
-                 p->value_pairs ? "loads that transpose: two tokens a word, no bytes are moved"
-                                : "each token's codes, which are put together two by two");
     plan_because(
         p, "turned", "%s",
         p->turned
             ? "tensor copies put a head's tokens into different banks, and to multiples of 1024"
             : "pages come as they lie");
+}
+
+/* Rows whose words are whole anyway: 4 bits, which transposing loads take by 16 bytes of rows that begin there. */
+static bool row_pairs_possible(const struct plan *p)
+{
+    const struct side *s = &p->slot.value;
+    const struct matrix_ops *m = p->target->ops->narrow;
+    int chunks = s->code_bytes / 16;
+    return p->value_words && p->narrow == 1 && m && m->load_pairs && p->target->ops->held &&
+           p->subtiles == 2 && p->mma.k_tiles == 1 && s->codec.bits == 4 &&
+           s->code_bytes % 32 == 0 && (chunks & (chunks - 1)) == 0;
 }
 
 /* Seven registers, which kernels have to spare that move no bytes of values. */
@@ -102,15 +108,20 @@ void plan_rows(struct plan *p)
     p->value_pairs = p->held_places = p->turned =
         0; /* a shape whose images did not fit leaves its own */
     if (p->images && p->geo.layout == LAYOUT_SOA)
-        plan_value_pairs(p);
+        plan_turned(p);
     const struct slot *s = &p->slot;
     bool aos = p->images && p->geo.layout == LAYOUT_AOS;
     p->squares = aos && plan_squares_possible(p);
     p->key_words = aos && p->key_operand == OPERAND_F16 && whole_words(p, &s->key, p->mma.groups);
     p->value_words = aos && s->value.codec.kind == CODEC_AFFINE && !s->value.norm_at_read &&
                      whole_words(p, &s->value, p->mma.y_tile);
-    if (p->images)
-        plan_places(p);
+    p->value_pairs |= row_pairs_possible(p);
+    if (!p->images)
+        return;
+    plan_because(p, "value_pairs", "%s",
+                 p->value_pairs ? "loads that transpose: two tokens a word, no bytes are moved"
+                                : "each token's codes, which are put together two by two");
+    plan_places(p);
     if (!aos)
         return;
     plan_because(p, "key_words", "%s",

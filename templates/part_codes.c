@@ -12,6 +12,7 @@
 #include "part_native.h"
 #include "part_powers.h"
 #include "part_squares.h"
+#include "part_word_pairs.h"
 #include "part_words.h"
 
 static int min_int(int a, int b) { return a < b ? a : b; }
@@ -266,6 +267,22 @@ static void word_values(struct kb *k, const struct attend *a, const struct subti
     words_load(K, a, at, n, a->dims * bits / 32, a->shape.y_tile, words);
 }
 
+/* In pairs, by loads that transpose where rows allow it. */
+static void pair_values(struct kb *k, const struct attend *a, const struct subtiles *s,
+                        struct attend_codes *c)
+{
+    struct attend_codes other = *c;
+    struct kb_if fit = kb_if(K, word_pairs_fit(K));
+    word_pairs_load(K, a, c);
+    kb_else(K, &fit);
+    word_values(K, a, s, &other);
+    word_pairs_join(K, a, &other);
+    kb_endif(K, &fit);
+    for (int u = 0; u < a->plan->subtiles; u++)
+        for (int w = 0; w < image_native_words(a); w++)
+            c->value[u][0][w] = kb_merge(K, &fit, c->value[u][0][w], other.value[u][0][w]);
+}
+
 /* The y'th tokens' key runs. */
 static void load_keys(struct kb *k, const struct attend *a, const struct subtiles *s, int sub,
                       struct attend_codes *c)
@@ -275,7 +292,7 @@ static void load_keys(struct kb *k, const struct attend *a, const struct subtile
         image_native_keys(K, a, s->first[sub].record, sub, c);
         return;
     }
-    if (a->plan->value_pairs) {
+    if (a->plan->turned) {
         pairs_keys(K, a, sub, c);
         return;
     }
@@ -308,7 +325,7 @@ static void load_values(struct kb *k, const struct attend *a, const struct subti
         powers_values(K, a, sub, c);
         return;
     }
-    if (a->plan->value_pairs) {
+    if (a->plan->turned) {
         pairs_values(K, a, sub, c);
         return;
     }
@@ -373,6 +390,10 @@ void attend_load_keys(struct kb *k, const struct attend *a, val start, struct at
 void attend_load_values(struct kb *k, const struct attend *a, val start, struct attend_codes *c)
 {
     struct subtiles s = find_subtiles(K, a, start);
+    if (a->plan->value_words && a->plan->value_pairs) {
+        pair_values(K, a, &s, c);
+        return;
+    }
     if (a->plan->value_words) {
         word_values(K, a, &s, c);
         return;

@@ -11,6 +11,7 @@
 #include "part_powers.h"
 #include "part_query.h"
 #include "part_reference.h"
+#include "part_word_pairs.h"
 #include "part_words.h"
 
 enum { TOKENS = 16, BAR_BYTES = 8, MOST_IMAGES = 16 };
@@ -141,7 +142,7 @@ static void image_tokens(struct kb *k, const struct image *im, struct attend *v)
         return;
     }
     const struct plan *p = v->plan;
-    if (p->value_pairs) {
+    if (p->turned) {
         pairs_begin(K, v);
         return;
     }
@@ -180,8 +181,8 @@ static bool few_registers(const struct plan *p) { return p->narrow > 2; }
 static void hold(struct kb *k, struct attend *v, const struct image *im)
 {
     const struct plan *p = v->plan;
-    val lane = kb_lane(K), token = p->value_pairs ? pairs_token(K, lane) : lane;
-    val row = p->value_pairs ? kb_matrix(K)->result_y(K, 0) : v->result_token[0];
+    val lane = kb_lane(K), token = p->turned ? pairs_token(K, lane) : lane;
+    val row = p->turned ? kb_matrix(K)->result_y(K, 0) : v->result_token[0];
     v->own_token = kb_held(K, token);
     v->own_field = kb_held(K, field_place(K, v, im, token));
     v->facts_to = kb_offset(K, v->scratch, kb_shli(K, lane, 4));
@@ -235,6 +236,10 @@ static struct attend view(struct kb *k, const struct attend *a, const struct ima
     image_tokens(K, im, &v);
     if (v.plan->key_words || v.plan->value_words)
         words_begin(K, &v, im->member);
+    if (p->value_pairs && !p->turned) {
+        val token = image_token(K, im, p, word_pairs_row(K));
+        word_pairs_begin(K, &v, im->member, place_of(K, im, token));
+    }
     if (v.plan->powers)
         powers_begin(K, &v, im->group_pitch);
     if (v.plan->held_places)

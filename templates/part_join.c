@@ -16,6 +16,7 @@
 
 #include "part_powers.h"
 #include "part_splits.h"
+#include "part_word_pairs.h"
 #include "part_words.h"
 
 struct join {
@@ -110,8 +111,10 @@ static val dim_of(struct kb *k, const struct join *j, val row, val at)
         own = powers_dim(K, y, own);
     if (!words)
         return kb_add(K, kb_muli(K, y, j->a->dims), own);
-    val turn =
-        p->value_pairs ? kb_i32(K, 0) : words_turn(K, &p->slot.value, kb_divi(K, row, p->rows));
+    val member = kb_divi(K, row, p->rows);
+    if (p->value_words && p->value_pairs)
+        return word_pairs_dim(K, p, member, y, own);
+    val turn = p->turned ? kb_i32(K, 0) : words_turn(K, &p->slot.value, member);
     return words_dim(K, p, turn, y, own);
 }
 

@@ -13,6 +13,8 @@ struct attend_words {
     val key_turn, value_turn;  /* bytes from a side's codes to its first word, 0 or 2 */
     val from[2], to[2];        /* bytes in a slot: of two bytes of codes, of their place behind the last; NULL: none */
     val key, value;            /* bytes from a slot to the lane's first words */
+    /* part_word_pairs.c, held: i32 bytes to the lane's rows of the first load, of the last one; more than 0: the lane needs it */
+    val pairs, pairs_last, pairs_before;
 };
 
 #endif

@@ -97,6 +97,14 @@ void words_begin(struct kb *k, struct attend *v, val member)
     begin_moves(K, v);
 }
 
+void words_rows(struct kb *k, struct attend *v)
+{
+    for (int i = 0; i < 2 * v->plan->subtiles; i++) {
+        val later = kb_muli(K, v->head.step, (long long)(i % 2) * v->tokens_8);
+        v->rows_8[i] = kb_uniform(K, kb_add(K, kb_muli(K, v->image_page, i / 2), later));
+    }
+}
+
 void words_hold(struct kb *k, struct attend *v)
 {
     struct attend_words *w = &v->words;
@@ -106,10 +114,8 @@ void words_hold(struct kb *k, struct attend *v)
         first = kb_add(K, kb_add(K, v->v_steps[e], w->value), v->head.record);
         v->v_steps[e] = kb_held(K, first);
     }
-    for (int i = 0; i < 2 * v->plan->subtiles; i++) {
-        val later = kb_muli(K, v->head.step, (long long)(i % 2) * v->tokens_8);
-        v->rows_8[i] = kb_uniform(K, kb_add(K, kb_muli(K, v->image_page, i / 2), later));
-    }
+    if (!v->rows_8[0])
+        words_rows(K, v);
     for (int i = 0; i < 2 && w->from[i]; i++) {
         w->from[i] = kb_uniform(K, w->from[i]);
         w->to[i] = kb_uniform(K, w->to[i]);

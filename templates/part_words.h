@@ -26,6 +26,8 @@ int words_unit(const struct side *side);
 
 /* v->words, of the head `member`. */
 void words_begin(struct kb *k, struct attend *v, val member);
+/* v->rows_8: bytes from an image to rows 8n of a step. */
+void words_rows(struct kb *k, struct attend *v);
 /* Keeps in registers where the lane's words of rows 0 to 7 of keys and of its first two value tokens begin, from the image on. */
 void words_hold(struct kb *k, struct attend *v);
 /* Copies what was left out of a token's words, by the lane that has loaded its fields. */
