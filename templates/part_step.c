@@ -119,8 +119,7 @@ static void get_facts(struct kb *k, const struct attend *a, int first, int e, st
     val token = result_token(K, a, first, e);
     val at = kb_offset(K, a->scratch, kb_shli(K, token, 4));
     if (a->facts_from) /* of the first, where a lane has one of each tile */
-        at = kb_offseti(K, a->facts_from,
-                        16LL * (a->plan->turned ? first : row_tokens(a, first)));
+        at = kb_offseti(K, a->facts_from, 16LL * (a->plan->turned ? first : row_tokens(a, first)));
     val v = kb_load(K, KB_VEC(KB_F32, FACTS), at, 16);
     for (int i = 0; i < FACTS; i++)
         t->f[i] = kb_extract(K, v, i);
