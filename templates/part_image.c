@@ -196,7 +196,7 @@ static void hold(struct kb *k, struct attend *v, const struct image *im)
     v->facts_from = kb_held(K, v->facts_from);
     if (v->key_table.lane)
         v->key_table.lane = kb_held(K, v->key_table.lane);
-    if (p->key_words && p->value_words)
+    if (p->key_words || p->value_words)
         words_hold(K, v);
     if (v->head.layout == LAYOUT_NATIVE)
         v->cell = kb_held(K, kb_add(K, v->head.record, kb_shli(K, lane, 4)));

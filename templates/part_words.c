@@ -108,10 +108,12 @@ void words_rows(struct kb *k, struct attend *v)
 void words_hold(struct kb *k, struct attend *v)
 {
     struct attend_words *w = &v->words;
-    val first = kb_add(K, kb_add(K, v->y_steps, w->key), v->head.record);
-    v->y_steps = kb_held(K, first);
-    for (int e = 0; e < 2; e++) {
-        first = kb_add(K, kb_add(K, v->v_steps[e], w->value), v->head.record);
+    if (v->plan->key_words) {
+        val first = kb_add(K, kb_add(K, v->y_steps, w->key), v->head.record);
+        v->y_steps = kb_held(K, first);
+    }
+    for (int e = 0; v->plan->value_words && e < 2; e++) {
+        val first = kb_add(K, kb_add(K, v->v_steps[e], w->value), v->head.record);
         v->v_steps[e] = kb_held(K, first);
     }
     if (!v->rows_8[0])
