@@ -549,8 +549,8 @@ void attend_step(struct kb *k, const struct attend *a, val start, const struct a
     products(K, a, c, r, inverse);
     if (a->after_keys)
         a->after_keys(K, a->after_data, r);
-    if (has_facts(a) || a->after_keys)
-        kb_warp_sync(K);
+    if ((has_facts(a) || a->after_keys) && !a->plan->bulk)
+        kb_warp_sync(K); /* else settle() has */
     all_facts(K, a, inverse, facts);
     scores(K, a, start, r, facts, s, reference);
     weights(K, a, r, reference, facts, s);
