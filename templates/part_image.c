@@ -166,9 +166,6 @@ static val field_place(struct kb *k, const struct attend *v, const struct image 
     return kb_add(K, first, kb_or(K, pair, second));
 }
 
-/* Three tiles of rows leave none for more than what a step cannot do without. */
-static bool few_registers(const struct plan *p) { return p->narrow > 2; }
-
 /* What a step's addresses begin with: made again in each step it would be a twelfth of its instructions. */
 static void hold(struct kb *k, struct attend *v, const struct image *im)
 {
@@ -179,9 +176,9 @@ static void hold(struct kb *k, struct attend *v, const struct image *im)
     v->own_field = kb_held(K, field_place(K, v, im, token));
     v->facts_to = kb_offset(K, v->scratch, kb_shli(K, lane, 4));
     v->facts_from = kb_offset(K, v->scratch, kb_shli(K, row, 4));
-    if (few_registers(p))
+    if (p->held_places == HELD_LEAST)
         return;
-    if (!(p->turned && p->narrow > 1)) /* registers that would spill */
+    if (p->held_places == HELD_ALL)
         v->query_place = kb_held(K, attend_query_place(K, v, 0));
     v->query = kb_uniform(K, v->query);
     v->facts_to = kb_held(K, v->facts_to);
@@ -203,7 +200,7 @@ static void hold_image(struct kb *k, struct image *im)
     im->full = kb_uniform(K, im->full);
     im->empty = kb_held(K, im->empty);
     im->step_bytes = kb_uniform(K, im->step_bytes);
-    if (im->fields && kb_plan(k)->narrow > 1) { /* else registers suffice */
+    if (im->fields && kb_plan(k)->held_places == HELD_MOST) {
         im->fields = kb_uniform(K, im->fields);
         im->field_step = kb_uniform(K, im->field_step);
     }
@@ -531,7 +528,7 @@ void attend_image_range(struct kb *k, const struct attend *a, const struct image
     const struct plan *p = a->plan;
     struct attend v = view(K, a, im);
     struct image own = *im;
-    if (p->held_places && !few_registers(p))
+    if (p->held_places > HELD_LEAST)
         hold_image(K, &own);
     im = &own;
     struct turn c = {.index = kb_i32(K, 0), .phase = kb_i32(K, 0)};
