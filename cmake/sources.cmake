@@ -113,6 +113,7 @@ set(KVKILN_GEN_SOURCES
   templates/part_value.c
   templates/part_output.c
   templates/part_reference.c templates/part_image.c templates/part_image_native.c
+  templates/part_image_own.c templates/part_image_pages.c
   templates/part_image_pairs.c templates/part_words.c templates/part_word_pairs.c
   templates/part_pack.c
   templates/part_pairs.c
@@ -406,7 +407,8 @@ set(KVKILN_ID_FILES ${KVKILN_GEN_SOURCES}
   gen/targets.def
   templates/part_arrive.h
   templates/part_attend.h templates/part_output.h templates/part_reference.h templates/part_image.h
-  templates/part_image_native.h templates/part_image_pairs.h templates/part_row_words.h
+  templates/part_image_native.h templates/part_image_own.h templates/part_image_pages.h
+  templates/part_image_pairs.h templates/part_row_words.h
   templates/part_words.h templates/part_word_pairs.h
   templates/part_codebook.h
   templates/part_decode.h

@@ -12,6 +12,7 @@
 
 enum kind { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COPY, KIND_CONVERT, KIND_COUNT };
 enum plan_operand { OPERAND_F16, OPERAND_BF16_SPLIT, OPERAND_BF16, OPERAND_SCALED };
+enum plan_held { HELD_NONE, HELD_LEAST, HELD_MOST, HELD_ALL }; /* least: the lane's token of a step and its fields */
 
 /* One side (key or value) of a slot. Offsets in bytes. */
 struct side {
@@ -73,7 +74,7 @@ struct plan {
     int powers;                  /* 1: images of FP4 codes under powers of two, which meet as f16 (part_powers.h) */
     int value_pairs;          /* 1: values come in pairs of tokens: of images that are turned, or of rows (part_word_pairs.h) */
     int turned;               /* 1: images are rows of 128 bytes that tensor copies turn (part_image_pairs.h) */
-    int held_places;          /* 1: what a step's addresses begin with is kept in registers */
+    int held_places;          /* enum plan_held: which of what a step's addresses begin with is kept in registers */
     int squares;                 /* 1: squares of key centroids are summed by the matrix unit */
     int producer;             /* 1: one more warp asks for pages; the others only read them */
     int bulk;                 /* 1: images come by the bulk copy engine */

@@ -92,15 +92,28 @@ static bool row_pairs_possible(const struct plan *p)
            s->code_bytes % 32 == 0 && (chunks & (chunks - 1)) == 0;
 }
 
-/* Seven registers, which kernels have to spare that move no bytes of values. */
-static void plan_places(struct plan *p)
+/* Seven registers, which kernels have to spare that move no bytes of values. Those of many rows: some. */
+static enum plan_held held_places(const struct plan *p)
 {
     bool native = p->geo.layout == LAYOUT_NATIVE, words = p->key_words && p->value_words;
     bool spare = p->powers || (p->narrow == 1 && p->geo.head_size == 128 && (native || words));
-    p->held_places = p->target->ops->held && p->subtiles == 2 && (p->value_pairs || spare);
-    plan_because(p, "held_places", "%s",
-                 p->held_places ? "a twelfth of a step's instructions would make addresses again"
-                                : "registers are for the step");
+    if (!p->target->ops->held || p->subtiles != 2 || !(p->value_pairs || spare))
+        return HELD_NONE;
+    if (p->narrow > 2)
+        return HELD_LEAST;
+    return p->turned && p->narrow > 1 ? HELD_MOST : HELD_ALL;
+}
+
+static void plan_places(struct plan *p)
+{
+    static const char *const why[] = {
+        [HELD_NONE] = "registers are for the step",
+        [HELD_LEAST] = "three tiles of rows leave registers for a token's fields alone",
+        [HELD_MOST] = "two tiles of rows: the query's place would spill, that of fields is a "
+                      "uniform register's",
+        [HELD_ALL] = "a twelfth of a step's instructions would make addresses again"};
+    p->held_places = held_places(p);
+    plan_because(p, "held_places", "%s", why[p->held_places]);
 }
 
 void plan_rows(struct plan *p)

@@ -7,6 +7,8 @@
 #include "../gen/kb_group.h"
 
 #include "part_image_native.h"
+#include "part_image_own.h"
+#include "part_image_pages.h"
 #include "part_image_pairs.h"
 #include "part_powers.h"
 #include "part_query.h"
@@ -99,15 +101,6 @@ static val token_of(struct kb *k, enum layout layout, val row)
     return kb_or(K, all, kb_shli(K, high, 3));
 }
 
-/* Bytes to a token of an image. */
-static val place_of(struct kb *k, const struct image *im, val token)
-{
-    int tokens = kb_plan(k)->image_group;
-    val group = kb_divi(K, token, tokens), rest = kb_andi(K, token, tokens - 1);
-    val first = kb_mul(K, group, im->group_pitch);
-    return kb_add(K, first, kb_mul(K, rest, im->pitch));
-}
-
 /* Where words are read: rows 0 to 7 of keys are tokens that lie an odd multiple of 16 bytes apart, and words of
 ** values of rows 0, 2, 4, 6 are of four of them. Even multiples: these rows are neighbours, which lie 32 bytes apart,
 ** or 64 or 128, and so on, which meets banks twice and more. */
@@ -152,13 +145,13 @@ static void image_tokens(struct kb *k, const struct image *im, struct attend *v)
     for (int e = 0; e < v->shape.ke; e++) {
         val row = kb_matrix(K)->k_index(K, e);
         v->k_token[e] = image_token(K, im, p, row);
-        v->v_steps[e] = place_of(K, im, v->k_token[e]);
+        v->v_steps[e] = image_place(K, im, v->k_token[e]);
     }
     for (int e = 0; e < v->shape.ye; e++) {
         val row = kb_matrix(K)->result_y(K, e);
         v->result_token[e] = image_token(K, im, p, row);
     }
-    v->y_steps = place_of(K, im, v->y_token);
+    v->y_steps = image_place(K, im, v->y_token);
 }
 
 /* Bytes from an image to the fields of a token of its step. */
@@ -169,13 +162,10 @@ static val field_place(struct kb *k, const struct attend *v, const struct image 
         return kb_add(K, page, kb_add(K, v->head.field, kb_shli(K, own, 1)));
     val first = kb_add(K, page, v->head.record);
     if (v->head.layout == LAYOUT_AOS)
-        return kb_add(K, first, place_of(K, im, own));
+        return kb_add(K, first, image_place(K, im, own));
     val pair = kb_shli(K, kb_andi(K, own, 7), 2), second = kb_shli(K, kb_lshri(K, own, 3), 1);
     return kb_add(K, first, kb_or(K, pair, second));
 }
-
-/* Three tiles of rows leave none for more than what a step cannot do without. */
-static bool few_registers(const struct plan *p) { return p->narrow > 2; }
 
 /* What a step's addresses begin with: made again in each step it would be a twelfth of its instructions. */
 static void hold(struct kb *k, struct attend *v, const struct image *im)
@@ -187,9 +177,9 @@ static void hold(struct kb *k, struct attend *v, const struct image *im)
     v->own_field = kb_held(K, field_place(K, v, im, token));
     v->facts_to = kb_offset(K, v->scratch, kb_shli(K, lane, 4));
     v->facts_from = kb_offset(K, v->scratch, kb_shli(K, row, 4));
-    if (few_registers(p))
+    if (p->held_places == HELD_LEAST)
         return;
-    if (!(p->turned && p->narrow > 1)) /* registers that would spill */
+    if (p->held_places == HELD_ALL)
         v->query_place = kb_held(K, attend_query_place(K, v, 0));
     v->query = kb_uniform(K, v->query);
     v->facts_to = kb_held(K, v->facts_to);
@@ -211,7 +201,7 @@ static void hold_image(struct kb *k, struct image *im)
     im->full = kb_uniform(K, im->full);
     im->empty = kb_held(K, im->empty);
     im->step_bytes = kb_uniform(K, im->step_bytes);
-    if (im->fields && kb_plan(k)->narrow > 1) { /* else registers suffice */
+    if (im->fields && kb_plan(k)->held_places == HELD_MOST) {
         im->fields = kb_uniform(K, im->fields);
         im->field_step = kb_uniform(K, im->field_step);
     }
@@ -247,35 +237,6 @@ static struct attend view(struct kb *k, const struct attend *a, const struct ima
     return v;
 }
 
-/* Pages of 16n tokens are n images, one after the other (native). */
-static bool several(const struct attend *a) { return a->plan->geo.page_tokens > TOKENS; }
-
-/* Page numbers of a step, or, where pages are several images, bytes to these in the pool; past the sequence's end its
-** last page again. */
-static void step_pages(struct kb *k, const struct attend *a, val start, val *pages)
-{
-    int tokens = a->plan->geo.page_tokens;
-    val last = kb_andi(K, kb_addi(K, a->length, -1), -TOKENS);
-    for (int u = 0; u < a->plan->subtiles; u++) {
-        val begin = kb_smin(K, kb_addi(K, start, (long long)TOKENS * u), last);
-        val index = kb_divi(K, begin, tokens);
-        pages[u] = attend_page(K, a, index);
-        if (!several(a))
-            continue;
-        val within = kb_sub(K, begin, kb_muli(K, index, tokens));
-        val before = kb_zext(K, kb_divi(K, within, TOKENS), KB_I64);
-        val page = kb_mul(K, kb_zext(K, pages[u], KB_I64), a->head.page_stride);
-        pages[u] = kb_add(K, page, kb_mul(K, before, a->head.step));
-    }
-}
-
-/* Where a page of step_pages begins. */
-static val page_begin(struct kb *k, const struct attend *a, val page)
-{
-    val bytes = several(a) ? page : kb_mul(K, kb_zext(K, page, KB_I64), a->head.page_stride);
-    return kb_offset(K, a->head.cache, bytes);
-}
-
 /* One page's bulk copies, by one lane: whole, by groups of four tokens, the last with the fields
 ** behind it, or by tokens of these heads and then their fields. */
 static void copy_page(struct kb *k, const struct attend *a, const struct image *im, val page,
@@ -283,7 +244,7 @@ static void copy_page(struct kb *k, const struct attend *a, const struct image *
 {
     const struct slot *slot = &a->plan->slot;
     bool fields = a->head.layout == LAYOUT_SOA && slot->fields;
-    val base = page_begin(K, a, page);
+    val base = image_page_begin(K, a, page);
     if (a->head.layout == LAYOUT_NATIVE) { /* these heads' blocks lie together */
         val first = kb_muli(K, kb_zext(K, im->block, KB_I64), slot->record_bytes);
         kb_bulk_copy(K, to, kb_offset(K, base, first), im->page_bytes, bar);
@@ -366,7 +327,7 @@ static void first_fills(struct kb *k, const struct attend *a, const struct image
     struct kb_if leader = kb_if(K, kb_and(K, any, kb_icmpi(K, KB_NE, im->tokens, 0)));
     for (int i = 0; i < a->plan->images; i++) {
         val at = kb_add(K, start, kb_muli(K, a->stride, i));
-        step_pages(K, a, at, c.pages + i * subtiles);
+        image_pages(K, a, at, c.pages + i * subtiles);
     }
     struct kb_loop loop;
     kb_loop_begin(K, &loop, (val *)&c, sizeof c / sizeof(val));
@@ -427,14 +388,14 @@ void attend_image_produce(struct kb *k, const struct attend *a, const struct ima
     val first = kb_icmpi(K, KB_EQ, kb_tid(K), (long long)p->warps * kb_warp_size(K));
     struct kb_if one = kb_if(K, kb_and(K, some, first));
     struct produce c = {start, kb_i32(K, 0), kb_i32(K, 0), kb_i32(K, 1), {NULL}};
-    step_pages(K, a, start, c.pages);
+    image_pages(K, a, start, c.pages);
     struct kb_loop loop;
     kb_loop_begin(K, &loop, (val *)&c, 4 + p->subtiles);
     kb_loop_while(K, &loop, kb_icmp(K, KB_SLT, c.start, end));
     loop.rolled = true;
     val pages[ATTEND_SUBTILES] = {c.pages[0], c.pages[1]};
     c.start = kb_addi(K, c.start, (long long)TOKENS * p->subtiles);
-    step_pages(K, a, c.start, c.pages); /* on their way while this step waits for its slot */
+    image_pages(K, a, c.start, c.pages); /* on their way while this step waits for its slot */
     val slot = kb_add(K, kb_muli(K, c.group, p->images), c.index);
     val bar = kb_muli(K, slot, BAR_BYTES);
     kb_bulk_wait(K, kb_offset(K, im->all_empty, bar), c.phase); /* at once, the first time */
@@ -443,75 +404,6 @@ void attend_image_produce(struct kb *k, const struct attend *a, const struct ima
     next_step(K, p, im, &c);
     kb_loop_end(K, &loop);
     kb_endif(K, &one);
-    kb_warp_sync(K);
-}
-
-/* Bytes from the record of the warp's head (rows that are turned: from their page) to byte `at` of a token's. */
-static val own_place(struct kb *k, const struct image *im, val token, val at)
-{
-    const struct plan *p = kb_plan(k);
-    if (!p->turned)
-        return kb_add(K, place_of(K, im, token), at);
-    return pairs_place(K, token, kb_add(K, kb_muli(K, im->member, p->slot.record_bytes), at));
-}
-
-/* Units row by row of `row` units, `step` bytes apart, to where an image has tokens, or, `im`
-** being NULL, to one place. */
-static void copy_units(struct kb *k, const struct image *im, val from, val step, val to, int row,
-                       int rows, int unit)
-{
-    int type = unit == 16  ? KB_VEC(KB_I32, 4)
-               : unit == 8 ? KB_VEC(KB_I32, 2)
-               : unit == 4 ? KB_I32
-               : unit == 2 ? KB_I16
-                           : KB_I8;
-    val i = kb_lane(k);
-    struct kb_loop loop;
-    kb_loop_begin(K, &loop, &i, 1);
-    kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, i, (long long)row * rows));
-    loop.rolled = true;
-    val r = kb_divi(K, i, row);
-    val at = kb_muli(K, kb_sub(K, i, kb_muli(K, r, row)), unit);
-    val place = kb_offset(K, kb_offset(K, from, kb_mul(K, kb_zext(K, r, KB_I64), step)), at);
-    val x = kb_load_once(K, type, place, unit);
-    kb_store(K, x, kb_offset(K, to, im ? own_place(K, im, r, at) : at), unit);
-    i = kb_addi(K, i, kb_warp_size(k));
-    kb_loop_end(K, &loop);
-}
-
-/* A step's pages of the warp's own head, by the warp. */
-static void copy_own(struct kb *k, const struct attend *a, const struct attend *v,
-                     const struct image *im, val start, val slot)
-{
-    const struct slot *s = &a->plan->slot;
-    bool native = a->head.layout == LAYOUT_NATIVE;
-    int unit = s->record_bytes & -s->record_bytes;
-    int most = native ? 16 : s->alignment;
-    unit = unit < most ? unit : most;
-    val pages[ATTEND_SUBTILES];
-    kb_warp_sync(K); /* the step before has been read */
-    step_pages(K, a, start, pages);
-    struct {
-        val u, page, to, field;
-    } c = {kb_i32(K, 0), pages[0], slot,
-           kb_offset(K, v->image_fields ? v->image_fields : slot, v->head.field)};
-    struct kb_loop loop;
-    kb_loop_begin(K, &loop, (val *)&c, 4);
-    kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, c.u, a->plan->subtiles));
-    loop.rolled = true;
-    val base = page_begin(K, a, c.page), record = kb_offset(K, base, a->head.record);
-    val to = a->plan->turned ? c.to : kb_offset(K, c.to, v->head.record);
-    copy_units(K, native ? NULL : im, record, a->head.step, to, s->record_bytes / unit,
-               native ? 1 : TOKENS, unit);
-    if (a->head.layout == LAYOUT_SOA && s->fields) {
-        val fields = kb_offset(K, base, a->head.field);
-        copy_units(K, NULL, fields, kb_i64(K, 0), c.field, s->fields * TOKENS, 1, 2);
-    }
-    c.u = kb_addi(K, c.u, 1);
-    c.page = pages[a->plan->subtiles - 1];
-    c.to = kb_offset(K, c.to, v->image_page);
-    c.field = kb_offset(K, c.field, im->field_step);
-    kb_loop_end(K, &loop);
     kb_warp_sync(K);
 }
 
@@ -598,7 +490,7 @@ static void refill(struct kb *k, const struct between *b)
     val exists = kb_icmp(K, KB_SLT, b->at->start, b->asks_below), pages[ATTEND_SUBTILES];
     struct kb_if asks = kb_if(K, kb_and(K, own, exists));
     val next = kb_add(K, b->at->start, steps_on(K, b->a));
-    step_pages(K, b->a, next, pages);
+    image_pages(K, b->a, next, pages);
     val at = kb_muli(K, b->at->index, BAR_BYTES);
     kb_bulk_wait(K, kb_offset(K, im->empty, at), b->at->phase);
     struct kb_if one = kb_if(K, kb_elect(K));
@@ -625,13 +517,13 @@ static void arrive(struct kb *k, const struct attend *a, const struct attend *v,
                    const struct image *im, const struct turn *c, val slot)
 {
     if (!a->plan->bulk) {
-        copy_own(K, a, v, im, c->start, slot);
+        image_copy_own(K, a, v, im, c->start, slot);
         return;
     }
     struct kb_if copied = kb_if(K, kb_icmpi(K, KB_NE, im->tokens, 0));
     kb_bulk_wait(K, kb_offset(K, im->full, kb_muli(K, c->index, BAR_BYTES)), c->phase);
     kb_else(K, &copied);
-    copy_own(K, a, v, im, c->start, slot);
+    image_copy_own(K, a, v, im, c->start, slot);
     kb_endif(K, &copied);
 }
 
@@ -641,7 +533,7 @@ void attend_image_range(struct kb *k, const struct attend *a, const struct image
     const struct plan *p = a->plan;
     struct attend v = view(K, a, im);
     struct image own = *im;
-    if (p->held_places && !few_registers(p))
+    if (p->held_places > HELD_LEAST)
         hold_image(K, &own);
     im = &own;
     struct turn c = {.index = kb_i32(K, 0), .phase = kb_i32(K, 0)};
