@@ -245,6 +245,8 @@ int plan_index_bits(const struct plan *p, const struct side *side)
 static int table_bytes(const struct plan *p, const struct side *side)
 {
     int kind = side->codec.kind, width = side->norm_at_read && !p->squares ? 8 : 4;
+    if (p->byte_tables && side == &p->slot.key)
+        return 2 * 256 * width * p->target->warp;
     int rows = kind == CODEC_CODEBOOK      ? 1 << 2 * plan_index_bits(p, side)
                : kind == CODEC_BLOCK_FLOAT ? 256
                                            : 0;
@@ -419,8 +421,26 @@ static void plan_powers(struct plan *p, bool images)
         p->powers = p->powers && plan_images_help(p);
 }
 
+/* Two tables of bytes where there is room: pairs of 3 bits begin at bits 0, 6, 4 and 2 of bytes, every other one after
+** a shift of four bits. */
+static void plan_byte_tables(struct plan *p)
+{
+    const struct side *key = &p->slot.key;
+    bool pairs = key->codec.kind == CODEC_CODEBOOK && plan_index_bits(p, key) == 3;
+    p->byte_tables = p->images && p->spread_tables && pairs && (!key->norm_at_read || p->squares);
+    if (p->byte_tables && !rows_fit(p))
+        p->byte_tables = 0;
+    if (!pairs || !p->images)
+        return;
+    plan_because(p, "byte_tables", "%s",
+                 p->byte_tables
+                     ? "a pair of 3 bits by the byte that holds it: no masks, one shift in eight"
+                     : "no room for them, or no copy for every lane");
+}
+
 static void plan_shape(struct plan *p, bool images)
 {
+    p->byte_tables = 0;
     plan_powers(p, images);
     plan_operands(p);
     plan_form(p, images && p->set.value[PLAN_images] != 0);
@@ -430,6 +450,7 @@ static void plan_shape(struct plan *p, bool images)
     plan_step(p);
     plan_images(p, wanted);
     plan_turn(p);
+    plan_byte_tables(p);
 }
 
 /* Where kernels of the quick assembler were measured to be as fast: few long chains to interleave. With squares
@@ -439,9 +460,9 @@ static void plan_quick(struct plan *p)
     bool native = p->geo.layout == LAYOUT_NATIVE, soa = p->geo.layout == LAYOUT_SOA;
     int size = p->geo.head_size;
     native = native && !p->powers; /* 144 us by the other assembler, 149 by this */
-    bool squares = p->squares && (p->geo.gqa <= 4 ||
-                                  p->spec.value.bits < 4); /* gqa 8: 155 us, quick 157 to 163 */
-    bool easy = size == 128 && (squares || native || (soa && p->spec.key.bits >= 4));
+    bool three = p->spec.key.bits < 4 || p->spec.value.bits < 4; /* aos: else they spill */
+    bool squares = p->squares && (p->geo.gqa <= 4 || three); /* gqa 8: 155 us, quick 157 to 163 */
+    bool easy = size == 128 && (squares || ((native || soa) && p->spec.key.bits >= 4));
     bool tight =
         size == 256 && soa && p->spec.key.bits == 8; /* the other assembler spills two registers */
     p->quick = plan_pick(p, PLAN_quick,
@@ -451,6 +472,16 @@ static void plan_quick(struct plan *p)
                  !p->quick    ? "the assembler takes its time"
                  : p->squares ? "the other assembler spills some registers"
                               : "the assembler needs 30 ms less, the kernel takes no longer");
+}
+
+/* A branch and a second meeting of the warp, ten instructions a step: without, two tiles of 4bit_nc soa spill. */
+static void plan_settle(struct plan *p)
+{
+    p->settle_branch = p->turned && p->narrow > 1 && p->spec.key.bits >= 4;
+    if (p->bulk)
+        plan_because(p, "settle_branch", "%s",
+                     p->settle_branch ? "several tiles of rows would spill"
+                                      : "a slot is given back without one");
 }
 
 static void plan_attend(struct plan *p)
@@ -479,6 +510,7 @@ static void plan_attend(struct plan *p)
                      : "the assembler may use all registers");
     plan_sums(p);
     plan_quick(p);
+    plan_settle(p);
 }
 
 static kvk_status refuse(const struct plan *p, kvk_error *err, const char *field, int value,

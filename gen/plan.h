@@ -12,7 +12,7 @@
 
 enum kind { KIND_STORE, KIND_DECODE, KIND_UNIFIED, KIND_DEQUANT, KIND_MERGE, KIND_COPY, KIND_CONVERT, KIND_COUNT };
 enum plan_operand { OPERAND_F16, OPERAND_BF16_SPLIT, OPERAND_BF16, OPERAND_SCALED };
-enum plan_held { HELD_NONE, HELD_LEAST, HELD_MOST, HELD_ALL }; /* least: the lane's token of a step and its fields */
+enum plan_held { HELD_NONE, HELD_LEAST, HELD_SOME, HELD_MOST, HELD_ALL }; /* least: the lane's token of a step and its fields */
 
 /* One side (key or value) of a slot. Offsets in bytes. */
 struct side {
@@ -70,6 +70,7 @@ struct plan {
     int swizzled;             /* 1: 16-byte units of the query tile are permuted so that its operands' reads meet no bank twice */
     int image_heads;          /* KV heads a CTA takes at most, where it has images */
     int image_padding, image_group; /* bytes after so many token rows of an image, where a CTA takes image_heads heads */
+    int byte_tables;          /* 1: pairs of 3-bit keys are looked up by bytes (part_tables.c) */
     int key_words, value_words; /* 1: lanes side by side read words side by side of an aos row in an image (part_words.h) */
     int powers;                  /* 1: images of FP4 codes under powers of two, which meet as f16 (part_powers.h) */
     int value_pairs;          /* 1: values come in pairs of tokens: of images that are turned, or of rows (part_word_pairs.h) */
@@ -85,6 +86,7 @@ struct plan {
     int held_masks;           /* 1: masks of value codes are kept in registers */
     int spread_tables;        /* 1: look-up tables have a copy for every lane */
     enum plan_operand key_operand, value_operand; /* how K and Q, V and P meet in the matrix unit */
+    int settle_branch;        /* 1: a slot is given back behind a branch, and the warp meets again after it */
     int quick;                /* 1: the assembler may spend less time */
     int max_registers;        /* nvptx: cap handed to the assembler, 0 = none */
     int min_ctas;             /* CTAs a multiprocessor that registers are limited for, 0 = none */

@@ -83,7 +83,7 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         if (p->images) {
             put_field(&t, p, "image_padding", p->image_padding);
             put_field(&t, p, "image_group", p->image_group);
-            if (p->geo.layout == LAYOUT_SOA)
+            if (p->geo.layout != LAYOUT_NATIVE)
                 put_field(&t, p, "value_pairs", p->value_pairs);
             put_field(&t, p, "turned", p->turned);
             put_field(&t, p, "producer", p->producer);
@@ -98,8 +98,12 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
         if (p->neighbours)
             put_field(&t, p, "neighbours", p->neighbours);
         put_field(&t, p, "quick", p->quick);
+        if (p->bulk)
+            put_field(&t, p, "settle_branch", p->settle_branch);
         put_field(&t, p, "held_masks", p->held_masks);
         put_field(&t, p, "spread_tables", p->spread_tables);
+        if (p->byte_tables)
+            put_field(&t, p, "byte_tables", p->byte_tables);
         put_operand(&t, p, "key_operand", p->key_operand);
         put_operand(&t, p, "value_operand", p->value_operand);
     } else {

@@ -101,7 +101,9 @@ static enum plan_held held_places(const struct plan *p)
         return HELD_NONE;
     if (p->narrow > 2)
         return HELD_LEAST;
-    return p->turned && p->narrow > 1 ? HELD_MOST : HELD_ALL;
+    if (!p->turned || p->narrow == 1)
+        return HELD_ALL;
+    return p->spec.key.bits == 3 ? HELD_SOME : HELD_MOST;
 }
 
 static void plan_places(struct plan *p)
@@ -109,6 +111,7 @@ static void plan_places(struct plan *p)
     static const char *const why[] = {
         [HELD_NONE] = "registers are for the step",
         [HELD_LEAST] = "three tiles of rows leave registers for a token's fields alone",
+        [HELD_SOME] = "two tiles of rows and keys of 3 bits: what all rows see would spill as well",
         [HELD_MOST] = "two tiles of rows: the query's place would spill, that of fields is a "
                       "uniform register's",
         [HELD_ALL] = "a twelfth of a step's instructions would make addresses again"};

@@ -224,8 +224,14 @@ static void bulk_wait(struct kb *k, val bar, val phase)
 ** what was loaded. */
 static void bulk_settle(struct kb *k, val x)
 {
+    if (kb_plan(k)->settle_branch) {
+        kb_asm(k, KB_VOID, &x, 1,
+               "{ .reg .pred p; setp.eq.u32 p, $0, 0x5bd1e995; @p nanosleep.u32 1; }", "r", true);
+        return;
+    }
     kb_asm(k, KB_VOID, &x, 1,
-           "{ .reg .pred p; .reg .b32 t; mov.u32 t, 0; setp.eq.u32 p, $0, 0x5bd1e995; @p ld.volatile.shared.b32 t, [t]; }",
+           "{ .reg .pred p; .reg .b32 t; mov.u32 t, 0; setp.eq.u32 p, $0, 0x5bd1e995; @p "
+           "ld.volatile.shared.b32 t, [t]; }",
            "r", true);
 }
 

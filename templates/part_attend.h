@@ -106,16 +106,14 @@ void attend_load_values(struct kb *k, const struct attend *a, val start, struct 
 void attend_load_words(struct kb *k, const struct attend *a, val at, int bytes, int align, val *words);
 /* Number of the sequence's page `index` (i32). */
 val attend_page(struct kb *k, const struct attend *a, val index);
-/* part_key.c: Y operand of k step s for one token row; *squares (may be NULL) gains the sum of its
-** centroids' squares. */
+/* part_key.c: Y operand of k step s for one token row; *squares (may be NULL) gains its centroids' squares. */
 void attend_key_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int tile, int s, val *pairs,
                         val *squares);
 /* part_value.c: Y operand of dim tile `dim`; valid[e]: the e-th token exists (NULL where no codec needs it). */
 void attend_value_operand(struct kb *k, const struct attend *a, const struct attend_codes *c, int sub, int dim, val valid[],
                           val *pairs);
 void attend_value_masks(struct kb *k, struct attend *a); /* fills a->mask; outside of the loop */
-/* What the output sums of dim tile `dim` are multiplied with at the end: V operands may be codes
-** times a power of two. */
+/* What sums of dim tile `dim` are multiplied with at the end: V operands may be codes times a power of two. */
 double attend_value_factor(const struct attend *a, int dim);
 int attend_value_bit(const struct attend *a, int dim); /* the power of affine codes: where they stand in their halves */
 int attend_value_middle(const struct attend *a);       /* a pair of middle codes at bit 0 */
@@ -123,6 +121,8 @@ int attend_value_middle(const struct attend *a);       /* a pair of middle codes
 void attend_tables(struct kb *k, struct attend *a);
 /* Address of the entry whose index is the `bits` bits at bit `at` of a word string. */
 val attend_entry(struct kb *k, const struct attend_lookup *t, const val *words, int at, int bits);
+/* Where plan->byte_tables: of n words the `pair`th pair of 3 bits. */
+val attend_pair_of_three(struct kb *k, const struct attend_lookup *t, const val *words, int n, int pair);
 val attend_word(struct kb *k, const struct attend_lookup *t, const val *words, int at, int bits); /* i32: its first word */
 /* `bits` bits at bit `at` of a word string, times `scale` (a power of two). */
 val attend_bits(struct kb *k, const val *words, int at, int bits, int scale);

@@ -190,6 +190,8 @@ static void hold(struct kb *k, struct attend *v, const struct image *im)
         words_hold(K, v);
     if (v->head.layout == LAYOUT_NATIVE)
         v->cell = kb_held(K, kb_add(K, v->head.record, kb_shli(K, lane, 4)));
+    if (p->held_places == HELD_SOME)
+        return;
     attend_seen_by_all(K, v, &v->all_first, &v->all_last);
     v->all_first = kb_held(K, v->all_first);
     v->all_last = kb_held(K, v->all_last);
@@ -201,7 +203,7 @@ static void hold_image(struct kb *k, struct image *im)
     im->full = kb_uniform(K, im->full);
     im->empty = kb_held(K, im->empty);
     im->step_bytes = kb_uniform(K, im->step_bytes);
-    if (im->fields && kb_plan(k)->held_places == HELD_MOST) {
+    if (im->fields && kb_plan(k)->held_places < HELD_ALL) {
         im->fields = kb_uniform(K, im->fields);
         im->field_step = kb_uniform(K, im->field_step);
     }
@@ -228,7 +230,7 @@ static struct attend view(struct kb *k, const struct attend *a, const struct ima
         words_begin(K, &v, im->member);
     if (p->value_pairs && !p->turned) {
         val token = image_token(K, im, p, word_pairs_row(K));
-        word_pairs_begin(K, &v, im->member, place_of(K, im, token));
+        word_pairs_begin(K, &v, im->member, image_place(K, im, token));
     }
     if (v.plan->powers)
         powers_begin(K, &v, im->group_pitch);

@@ -16,6 +16,9 @@ static val codebook_pair(struct kb *k, const struct attend *a, const val *words,
 {
     const struct side *side = &a->plan->slot.key;
     int bits = 2 * plan_index_bits(a->plan, side);
+    if (a->plan->byte_tables)
+        return attend_pair_of_three(K, &a->key_table, words, (a->key_run * bits / 2 + 31) / 32,
+                                    pair);
     if (!side->norm_at_read || a->plan->squares)
         return attend_word(K, &a->key_table, words, pair * bits, bits);
     val at = attend_entry(K, &a->key_table, words, pair * bits, bits);

@@ -549,8 +549,9 @@ void attend_step(struct kb *k, const struct attend *a, val start, const struct a
     products(K, a, c, r, inverse);
     if (a->after_keys)
         a->after_keys(K, a->after_data, r);
-    if ((has_facts(a) || a->after_keys) && !a->plan->bulk)
-        kb_warp_sync(K); /* else settle() has */
+    bool met = a->plan->bulk && !a->plan->settle_branch; /* in settle() */
+    if ((has_facts(a) || a->after_keys) && !met)
+        kb_warp_sync(K);
     all_facts(K, a, inverse, facts);
     scores(K, a, start, r, facts, s, reference);
     weights(K, a, r, reference, facts, s);

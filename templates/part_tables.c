@@ -115,6 +115,25 @@ static float near_one(const float *c, int n)
     return scale;
 }
 
+enum { LOW_TABLE, HIGH_TABLE, BYTE_TABLES, THREE_BITS = 7 };
+
+static unsigned pair_bits(const float *c, float scale, int lo, int hi)
+{
+    return half_bits(scale * c[lo]) | half_bits(scale * c[hi]) << 16;
+}
+
+/* Pairs of 3-bit codes by bytes: of each byte the pair in its lower six bits and that in its upper six. */
+static struct attend_lookup byte_tables(struct kb *k, const float *c, float scale)
+{
+    unsigned words[256 * BYTE_TABLES];
+    for (int i = 0; i < 256; i++) {
+        unsigned *entry = &words[i * BYTE_TABLES];
+        entry[LOW_TABLE] = pair_bits(c, scale, i & THREE_BITS, i >> 3 & THREE_BITS);
+        entry[HIGH_TABLE] = pair_bits(c, scale, i >> 2 & THREE_BITS, i >> 5);
+    }
+    return copy_table(K, "centroids", words, 256 * BYTE_TABLES, 1);
+}
+
 static struct attend_lookup codebook_table(struct kb *k, const struct side *side, bool squared)
 {
     float c[SPEC_MAX_CENTROIDS];
@@ -123,6 +142,8 @@ static struct attend_lookup codebook_table(struct kb *k, const struct side *side
     codebook_of_side(side, c);
     bool key = side == &kb_plan(K)->slot.key;
     float scale = key && kb_plan(K)->squares ? near_one(c, last + 1) : 1;
+    if (key && kb_plan(K)->byte_tables)
+        return byte_tables(K, c, scale);
     unsigned words[512];
     for (int i = 0; i < n * n; i++) {
         float lo = scale * c[i % n & last], hi = scale * c[i / n & last];
@@ -212,6 +233,25 @@ val attend_entry(struct kb *k, const struct attend_lookup *t, const val *words, 
 val attend_word(struct kb *k, const struct attend_lookup *t, const val *words, int at, int bits)
 {
     return kb_table_word(K, t->base, entry_offset(K, t, words, at, bits));
+}
+
+/* Pairs begin at bits 0, 6, 4, 2 of bytes: at the lower or the upper six of one, every other pair of one that is
+** shifted by four. */
+val attend_pair_of_three(struct kb *k, const struct attend_lookup *t, const val *words, int n,
+                         int pair)
+{
+    enum { PAIR_BITS = 6, HALF = 4 };
+    int bit = pair * PAIR_BITS;
+    bool high = bit % HALF != 0;
+    int begin = high ? bit - 2 : bit, w = begin / 32, at = begin % 32;
+    val x = words[w];
+    if (begin % 8) {
+        x = w + 1 < n ? kb_funnel(K, x, words[w + 1], kb_i32(K, HALF)) : kb_lshri(K, x, HALF);
+        at -= HALF;
+    }
+    unsigned selector = 0x5504u | (unsigned)(at / 8) << 4; /* bytes: 0, 0, the codes, lane */
+    val base = high ? kb_offseti(K, t->base, t->pitch) : t->base;
+    return kb_table_word(K, base, kb_byte_perm(K, x, t->lane, selector));
 }
 
 /* f16 patterns of e4m3 still have its bias: times 2^8 they are exact (0x7f reads as 480). The other

@@ -29,7 +29,8 @@ static val first_code(struct kb *k, const struct plan *p, val member)
 /* Bytes before the codes in the first 16 that are read. */
 static val before(struct kb *k, val first) { return kb_andi(K, first, CHUNK - 1); }
 
-/* Lanes 8m to 8m + 7 tell of the m'th of a load's 8 x 8 words: 16 bytes side by side of the same rows, then of rows eight on. */
+/* Lanes 8m to 8m + 7 tell of the m'th of a load's 8 x 8 words: 16 bytes side by side of the same rows, then of rows
+** eight on. */
 void word_pairs_begin(struct kb *k, struct attend *v, val member, val row)
 {
     const struct plan *p = v->plan;
@@ -92,7 +93,8 @@ val word_pairs_dim(struct kb *k, const struct plan *p, val member, val y, val d)
     val low = kb_lshri(K, before(K, first_code(K, p, member)), 1);
     own = kb_sub(K, own, low);
     val word = kb_add(K, kb_muli(K, kb_lshri(K, c, 1), p->mma.y_tile), y);
-    val other = kb_add(K, kb_shli(K, word, 1), kb_andi(K, c, 1));
+    val other = kb_andi(K, c, 1);
+    other = kb_add(K, kb_shli(K, word, 1), other);
     val turn = words_turn(K, &p->slot.value, member);
     other = kb_add(K, other, kb_lshri(K, turn, 1));
     val pair = kb_select(K, fit, own, other);

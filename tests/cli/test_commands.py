@@ -100,16 +100,18 @@ def plan_of(spec, layout, target, *more):
 
 
 def values_in_pairs_and_held_places_where_they_can_be():
-    cases = (("turboquant_4bit_nc", "soa", "sm_90a", "1", "3", "1"), ("turboquant_4bit_nc", "soa", "sm_80", None, None, None),
-             ("turboquant_k3v4_nc", "soa", "sm_100a", "1", "3", "1"),
+    cases = (("turboquant_4bit_nc", "soa", "sm_90a", "1", "4", "1"), ("turboquant_4bit_nc", "soa", "sm_80", None, None, None),
+             ("turboquant_k3v4_nc", "soa", "sm_100a", "1", "4", "1"),
              ("turboquant_k8v4", "soa", "sm_90a", "0", "0", "0"), ("turboquant_3bit_nc", "soa", "sm_90a", "0", "0", "0"),
-             ("turboquant_4bit_nc", "native", "sm_90a", None, "3", "0"), ("turboquant_4bit_nc", "aos", "sm_90a", None, "3", "0"),
+             ("turboquant_4bit_nc", "native", "sm_90a", None, "4", "0"), ("turboquant_4bit_nc", "aos", "sm_90a", "1", "4", "0"),
+             ("turboquant_3bit_nc", "aos", "sm_90a", "0", "0", "0"),
              ("turboquant_4bit_nc", "soa", "gfx1100", None, None, None))
     for spec, layout, target, *fields in cases:
         plan = plan_of(spec, layout, target)
         have = [plan.get(name) for name in ("value_pairs", "held_places", "turned")]
         assert have == fields, (spec, layout, target, plan)
-    for spec, layout, *levels in (("turboquant_4bit_nc", "soa", "3", "2", "1"), ("ultraquant_4bit", "aos", "3", "3", "1")):
+    for spec, layout, *levels in (("turboquant_4bit_nc", "soa", "4", "3", "1"), ("turboquant_k3v4_nc", "soa", "4", "2", "1"),
+                                  ("ultraquant_4bit", "aos", "4", "4", "1")):
         have = [plan_of(spec, layout, "sm_90a", "--gqa", rows)["held_places"] for rows in ("8", "16", "24")]
         assert have == levels, (spec, layout, have)  # by tiles of query rows
 

@@ -356,8 +356,8 @@ static void million_tiled(struct num_run *run, const struct million *x, void *ou
            &err, "kvk_tiled");
 }
 
-/* Both ways over a million cached tokens, the tiled one in 64 MiB: for devices with memory. The host would take minutes,
-** a simulated GPU hours. */
+/* Both ways over a million cached tokens, the tiled one in 64 MiB: for devices with memory. The host would take
+** minutes, a simulated GPU hours. */
 void check_million(struct num_run *run, const struct num_case *c)
 {
     struct million x = {.m = c->model};
