@@ -7,7 +7,12 @@
 #include "part_image_pages.h"
 #include "part_image_pairs.h"
 
-enum { TOKENS = 16 };
+enum {
+    TOKENS = 16,
+    AT_ONCE = 8,    /* rows of aos that a warp copies side by side */
+    UNIT = 8,       /* bytes of a load, at least */
+    MOST_UNITS = 12 /* loads of a lane */
+};
 
 /* Bytes from the record of the warp's head (rows that are turned: from their page) to byte `at` of a token's. */
 static val own_place(struct kb *k, const struct image *im, val token, val at)
@@ -42,17 +47,141 @@ static void copy_units(struct kb *k, const struct image *im, val from, val step,
     kb_loop_end(K, &loop);
 }
 
-void image_copy_own(struct kb *k, const struct attend *a, const struct attend *v,
-                    const struct image *im, val start, val slot)
+/*
+** aos. No bulk copy takes KV heads apart whose records are no multiple of 16 bytes, and lanes that wait for every two
+** bytes are what such a launch takes its time for. So an eighth of the warp takes a row: its units, from the first
+** multiple of one on, all of a lane before any is stored; and what is left of it, in pieces, of which some lie before
+** the units and some behind.
+*/
+struct cut {
+    int lanes, unit,
+        align; /* of a row; bytes of a unit; bytes that records begin at multiples of: a piece */
+    int units, columns, pieces; /* of a record; units of a lane */
+};
+
+struct row {
+    val from, to, own,
+        before; /* the record, in the pool and in the image; i32: which of its lanes; bytes to its units */
+};
+
+static struct cut cut_of(const struct plan *p)
+{
+    struct cut c = {.align = p->slot.alignment, .lanes = p->target->warp / AT_ONCE};
+    c.unit = c.align < UNIT ? UNIT : c.align;
+    c.units = (p->slot.record_bytes - (c.unit - c.align)) / c.unit;
+    c.columns = (c.units + c.lanes - 1) / c.lanes;
+    c.pieces = (p->slot.record_bytes - c.units * c.unit) / c.align;
+    return c;
+}
+
+static bool can_cut(const struct plan *p)
+{
+    const struct cut c = cut_of(p);
+    bool fits = c.units >= c.lanes && c.columns <= MOST_UNITS && c.pieces <= c.lanes;
+    return p->geo.layout == LAYOUT_AOS && fits;
+}
+
+/* The lane's row of the `i`th eight of a step. */
+static struct row row_of(struct kb *k, const struct attend *a, const struct attend *v,
+                         const struct image *im, const val *pages, val slot, val i)
+{
+    const struct plan *p = a->plan;
+    const struct cut c = cut_of(p);
+    val lane = kb_opaque(K, kb_lane(K)); /* its places are not kept from step to step */
+    val u = kb_divi(K, i, TOKENS / AT_ONCE), eight = kb_andi(K, i, TOKENS / AT_ONCE - 1);
+    val row = kb_divi(K, lane, c.lanes);
+    row = kb_or(K, row, kb_muli(K, eight, AT_ONCE));
+    val page = kb_select(K, kb_icmpi(K, KB_EQ, u, 0), pages[0], pages[p->subtiles - 1]);
+    val first = kb_offset(K, image_page_begin(K, a, page), a->head.record);
+    struct row r = {.own = kb_andi(K, lane, c.lanes - 1)};
+    r.from = kb_offset(K, first, kb_mul(K, kb_zext(K, row, KB_I64), a->head.step));
+    val place = p->image_padding ? image_place(K, im, row) : kb_mul(K, row, im->pitch);
+    place = kb_add(K, v->head.record, place);
+    r.to = kb_offset(K, slot, kb_add(K, place, kb_mul(K, u, v->image_page)));
+    val past = kb_address_bits(K, r.from, c.unit - 1);
+    r.before = kb_andi(K, kb_sub(K, kb_i32(K, 0), past), c.unit - c.align);
+    return r;
+}
+
+static void store_unit(struct kb *k, const struct cut *c, val x, val to)
+{
+    int n = c->unit / c->align;
+    for (int i = 0; n > 1 && i < n; i++) {
+        val part = kb_extract(K, x, i);
+        kb_store(K, part, kb_offseti(K, to, (long long)i * c->align), c->align);
+    }
+    if (n == 1)
+        kb_store(K, x, to, c->unit);
+}
+
+/* x: what was loaded; some: i1, the lane has a last unit; NULL: all lanes have. */
+static void store_units(struct kb *k, const struct cut *c, const val *x, val some, val to)
+{
+    for (int i = 0; i < c->columns; i++) {
+        struct kb_if last = {0};
+        bool asks = some && i == c->columns - 1;
+        if (asks)
+            last = kb_if(K, some);
+        store_unit(K, c, x[i], kb_offseti(K, to, (long long)i * c->lanes * c->unit));
+        if (asks)
+            kb_endif(K, &last);
+    }
+}
+
+/* A lane that has no last unit, or no piece, loads another again. */
+static void copy_row(struct kb *k, const struct cut *c, const struct row *r)
+{
+    int type = c->align == 2 ? KB_VEC(KB_I16, 4) : KB_VEC(KB_I32, c->unit / 4);
+    int last = c->columns - 1, rest = c->units - last * c->lanes;
+    val first = kb_add(K, r->before, kb_muli(K, r->own, c->unit));
+    val x[MOST_UNITS], at = NULL, piece = NULL;
+    val from = kb_offset(K, r->from, first), to = kb_offset(K, r->to, first);
+    val some = rest < c->lanes ? kb_icmpi(K, KB_SLT, r->own, rest) : NULL;
+    for (int i = 0; i < c->columns; i++) {
+        val on = kb_i32(K, i * c->lanes * c->unit);
+        if (some && i == last)
+            on = kb_select(K, some, on, kb_i32(K, 0));
+        x[i] = kb_load_once(K, type, kb_offset(K, from, on), c->unit);
+    }
+    if (c->pieces) {
+        at = kb_muli(K, kb_smin(K, r->own, kb_i32(K, c->pieces - 1)), c->align);
+        val behind = kb_addi(K, at, (long long)c->units * c->unit);
+        at = kb_select(K, kb_icmp(K, KB_SLT, at, r->before), at, behind);
+        val place = kb_offset(K, r->from, at);
+        piece = kb_load_once(K, c->align == 2 ? KB_I16 : KB_I32, place, c->align);
+    }
+    store_units(K, c, x, some, to);
+    if (!piece)
+        return;
+    struct kb_if there = kb_if(K, kb_icmpi(K, KB_SLT, r->own, c->pieces));
+    kb_store(K, piece, kb_offset(K, r->to, at), c->align);
+    kb_endif(K, &there);
+}
+
+static void copy_rows(struct kb *k, const struct attend *a, const struct attend *v,
+                      const struct image *im, const val *pages, val slot)
+{
+    const struct cut c = cut_of(a->plan);
+    val i = kb_i32(K, 0);
+    struct kb_loop loop;
+    kb_loop_begin(K, &loop, &i, 1);
+    kb_loop_while(K, &loop, kb_icmpi(K, KB_SLT, i, a->plan->subtiles * TOKENS / AT_ONCE));
+    loop.rolled = true;
+    const struct row r = row_of(K, a, v, im, pages, slot, i);
+    copy_row(K, &c, &r);
+    i = kb_addi(K, i, 1);
+    kb_loop_end(K, &loop);
+}
+
+/* The pages of a step one after the other, unit by unit. */
+static void copy_pages(struct kb *k, const struct attend *a, const struct attend *v,
+                       const struct image *im, const val *pages, val slot)
 {
     const struct slot *s = &a->plan->slot;
     bool native = a->head.layout == LAYOUT_NATIVE;
     int unit = s->record_bytes & -s->record_bytes;
     int most = native ? 16 : s->alignment;
     unit = unit < most ? unit : most;
-    val pages[ATTEND_SUBTILES];
-    kb_warp_sync(K); /* the step before has been read */
-    image_pages(K, a, start, pages);
     struct {
         val u, page, to, field;
     } c = {kb_i32(K, 0), pages[0], slot,
@@ -74,5 +203,17 @@ void image_copy_own(struct kb *k, const struct attend *a, const struct attend *v
     c.to = kb_offset(K, c.to, v->image_page);
     c.field = kb_offset(K, c.field, im->field_step);
     kb_loop_end(K, &loop);
+}
+
+void image_copy_own(struct kb *k, const struct attend *a, const struct attend *v,
+                    const struct image *im, val start, val slot)
+{
+    val pages[ATTEND_SUBTILES];
+    kb_warp_sync(K); /* the step before has been read */
+    image_pages(K, a, start, pages);
+    if (can_cut(a->plan))
+        copy_rows(K, a, v, im, pages, slot);
+    else
+        copy_pages(K, a, v, im, pages, slot);
     kb_warp_sync(K);
 }
