@@ -387,7 +387,8 @@ void attend_image_produce(struct kb *k, const struct attend *a, const struct ima
         all.fields = pairs_fields(K, im);
     val some = kb_icmp(K, KB_SLT, start, end), copied = kb_icmpi(K, KB_NE, im->tokens, 0);
     some = kb_and(K, some, copied);
-    struct kb_if any = kb_if(K, some);
+    val first = kb_icmpi(K, KB_EQ, kb_tid(K), (long long)p->warps * kb_warp_size(K));
+    struct kb_if one = kb_if(K, kb_and(K, some, first));
     struct produce c = {start, kb_i32(K, 0), kb_i32(K, 0), kb_i32(K, 1), {NULL}};
     image_pages(K, a, start, c.pages);
     struct kb_loop loop;
@@ -401,12 +402,10 @@ void attend_image_produce(struct kb *k, const struct attend *a, const struct ima
     val bar = kb_muli(K, slot, BAR_BYTES);
     kb_bulk_wait(K, kb_offset(K, im->all_empty, bar), c.phase); /* at once, the first time */
     val to = kb_mul(K, slot, im->step_bytes), full = kb_offset(K, im->bars, bar);
-    struct kb_if one = kb_if(K, kb_elect(K));
     fill(K, a, &all, pages, to, slot, full);
-    kb_endif(K, &one);
     next_step(K, p, im, &c);
     kb_loop_end(K, &loop);
-    kb_endif(K, &any);
+    kb_endif(K, &one);
     kb_warp_sync(K);
 }
 
