@@ -55,7 +55,10 @@ static void print_times(const struct bench *b, const struct bench_result *r)
     printf(
         "time      %.6g us a launch: %.6g ms median, %.6g min, %.6g max of %ld, %ld launches %s\n",
         1e3 * t->median, t->median, t->low, t->high, t->repeats, t->launches,
-        t->graph ? "in a captured graph" : "between events");
+        t->graph ? "in a captured graph, with rests" : "between events");
+    if (t->sustained > 0)
+        printf("sustained %.6g us a launch without rests: %.3g times as long\n", 1e3 * t->sustained,
+               t->sustained / t->median);
     printf("bytes     %.0f read, %.0f written (%.0f of cache): %.4g GB/s\n", r->work.read,
            r->work.written, r->work.cache, bench_gbs(r));
     if (r->copy_gbs > 0)
@@ -119,6 +122,8 @@ json_t *bench_json(const struct bench *b, const struct bench_result *r)
                           "median_ms", t->median, "min_ms", t->low, "max_ms", t->high, "repeats",
                           (json_int_t)t->repeats, "launches", (json_int_t)t->launches, "graph",
                           t->graph));
+    if (t->sustained > 0)
+        json_object_set_new(root, "sustained_us", json_real(1e3 * t->sustained));
     merge(root,
           json_pack("{s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "gbs", gbs, "compressed_bytes",
                     (json_int_t)r->work.cache, "read_bytes", (json_int_t)r->work.read,

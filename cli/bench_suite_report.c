@@ -73,18 +73,17 @@ void suite_markdown(const struct suite *suite, FILE *out)
             device_is_host(&suite->device)
                 ? " This is a CPU, with small shapes: nothing is judged by it."
                 : "");
-    fprintf(
-        out,
-        "| work | preset | layout | D | gqa | sequences | time, us | GB/s | measured | goal | |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|\n");
+    fprintf(out, "| work | preset | layout | D | gqa | sequences | time, us | without rests | GB/s "
+                 "| measured | goal | |\n"
+                 "|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < suite->count; i++) {
         const struct goal_row *row = &suite->rows[i];
         const struct goal *g = row->goal;
         char *goal = goal_text(row), *measured = measured_text(row);
-        fprintf(out, "| %s | %s | %s | %d | %d | %s | %.2f | %.4g | %s | %s | %s |\n", g->group,
-                g->preset, g->layout, g->head_size, g->gqa, row->sequences,
-                1e3 * row->result.times.median, bench_gbs(&row->result), measured, goal,
-                suite_state_name(suite, row->state));
+        fprintf(out, "| %s | %s | %s | %d | %d | %s | %.2f | %.2f | %.4g | %s | %s | %s |\n",
+                g->group, g->preset, g->layout, g->head_size, g->gqa, row->sequences,
+                1e3 * row->result.times.median, 1e3 * row->result.times.sustained,
+                bench_gbs(&row->result), measured, goal, suite_state_name(suite, row->state));
         free(goal);
         free(measured);
     }

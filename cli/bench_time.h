@@ -23,12 +23,14 @@ void bench_graph_free(struct bench_graph *graph);
 
 /* ---- bench_time.c ---- */
 struct bench_times {
-    double median, low, high; /* ms a launch */
+    double median, low, high; /* ms a launch, with rests between units on a device that has graphs */
+    double sustained;         /* the median without rests; 0: not measured */
     long repeats, launches;
     int graph;
 };
 
-/* One untimed run, then `repeats` timed ones (at least one). launches 0: as many as take about 10 ms, 2 to 50 (host: 1). */
+/* One untimed run, then `repeats` timed ones (at least one), with graphs once without and once with rests. launches of `unit` 0: as
+** many as take about 10 ms, 2 to 50 (host: 1). */
 kvk_status bench_unit_times(struct bench_unit *unit, long repeats, struct bench_times *out, kvk_error *err);
 
 struct bench_result {
