@@ -229,42 +229,51 @@ static struct slot_token image_value(struct kb *k, const struct attend *a, const
     return find_token(K, a, s, sub, a->k_token[e], steps);
 }
 
-/* Where held places lead from rows 0 to 7 of a step (part_words.c): to those eight on, to the other page's. */
-static val held_row(struct kb *k, const struct attend *a, int sub, int half, val own)
+/* A row of words: where held places lead from rows 0 to 7 of a step (part_words.c), to those eight on, to the other
+** page's; or a token's record. */
+static void add_row(struct kb *k, const struct attend *a, struct word_rows *w, int which, val own,
+                    val record, val *words)
 {
-    return kb_offset(K, kb_offset(K, a->image, a->rows_8[2 * sub + half]), own);
+    bool held = a->plan->held_places;
+    w->row[w->count] = held ? kb_offset(K, a->image, a->rows_8[which]) : record;
+    w->own[w->count] = held ? own : kb_i32(K, 0);
+    w->words[w->count++] = words;
 }
 
 /* The lane's words of all subtiles' tokens. */
 static void word_keys(struct kb *k, const struct attend *a, const struct subtiles *s,
                       struct attend_codes *c)
 {
-    val at[ATTEND_SUBTILES * 2], *words[ATTEND_SUBTILES * 2];
-    int n = 0, bits = a->plan->slot.key.codec.bits;
+    struct word_rows w = {.count = 0};
+    int bits = a->plan->slot.key.codec.bits;
     val first = kb_add(K, a->y_steps, a->words.key);
     for (int u = 0; u < a->plan->subtiles; u++)
         for (int t = 0; t < a->y_tiles; t++) {
-            val more = kb_muli(K, a->head.step, (long long)t * a->tokens_8);
-            struct slot_token token = find_token(K, a, s, u, a->y_token, kb_add(K, first, more));
-            at[n] = a->plan->held_places ? held_row(K, a, u, t, a->y_steps) : token.record;
-            words[n++] = c->key[u][t];
+            struct slot_token token = {.record = NULL};
+            if (!a->plan->held_places) {
+                val more = kb_muli(K, a->head.step, (long long)t * a->tokens_8);
+                token = find_token(K, a, s, u, a->y_token, kb_add(K, first, more));
+            }
+            add_row(K, a, &w, 2 * u + t, a->y_steps, token.record, c->key[u][t]);
         }
-    words_load(K, a, at, n, a->key_run * bits / 32, a->shape.groups, words);
+    words_load(K, a, &w, a->key_run * bits / 32, a->shape.groups);
 }
 
 static void word_values(struct kb *k, const struct attend *a, const struct subtiles *s,
                         struct attend_codes *c)
 {
-    val at[ATTEND_SUBTILES * ATTEND_TOKENS], *words[ATTEND_SUBTILES * ATTEND_TOKENS];
-    int tiles = a->shape.k_tiles, each = a->shape.ke / tiles, n = 0;
+    struct word_rows w = {.count = 0};
+    int tiles = a->shape.k_tiles, each = a->shape.ke / tiles;
     for (int u = 0; u < a->plan->subtiles; u++)
         for (int e = 0; e < each; e++) {
-            at[n] = a->plan->held_places ? held_row(K, a, u, e / 2, a->v_steps[e % 2])
-                                         : image_value(K, a, s, u, e, a->words.value).record;
-            words[n++] = c->value[u / tiles][u % tiles * each + e];
+            struct slot_token token = {.record = NULL};
+            if (!a->plan->held_places)
+                token = image_value(K, a, s, u, e, a->words.value);
+            val *words = c->value[u / tiles][u % tiles * each + e];
+            add_row(K, a, &w, 2 * u + e / 2, a->v_steps[e % 2], token.record, words);
         }
     int bits = a->plan->slot.value.codec.bits;
-    words_load(K, a, at, n, a->dims * bits / 32, a->shape.y_tile, words);
+    words_load(K, a, &w, a->dims * bits / 32, a->shape.y_tile);
 }
 
 /* In pairs, by loads that transpose where rows allow it. */

@@ -163,13 +163,24 @@ static void join_squares(struct kb *k, const struct attend *a, val *pairs, val *
     kb_matrix(K)->mma(K, KB_F16, sums, x, y);
 }
 
+/* Can a key be nothing but zeros? Else its length is far above what is added against that (plan_squares_possible). */
+static bool has_zero(const struct codec *c)
+{
+    for (int i = 0; i < c->ncentroids; i++)
+        if (c->centroids[i] == 0)
+            return true;
+    return false;
+}
+
 /* Of a result's key, of the step's [tile][e]. */
 static void inverse_lengths(struct kb *k, const struct attend *a, const val *sums, val *inverse)
 {
     int each = a->shape.lane_rows * a->shape.ye;
     for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
         for (int e = 0; e < a->shape.ye; e++) {
-            val squares = kb_fadd(K, sums[i * each + e], kb_f32(K, 1e-16));
+            val squares = sums[i * each + e];
+            if (has_zero(&a->plan->slot.key.codec))
+                squares = kb_fadd(K, squares, kb_f32(K, 1e-16));
             inverse[i * a->shape.ye + e] = kb_rsqrt(K, squares);
         }
 }

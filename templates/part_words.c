@@ -4,7 +4,7 @@
 */
 #include "part_words.h"
 
-enum { MOST_ROWS = ATTEND_SUBTILES * ATTEND_TOKENS, TURN_BITS = 16 };
+enum { MOST_ROWS = WORD_ROWS, TURN_BITS = 16 };
 
 /* Can its codes begin in the middle of a word? */
 static bool can_turn(const struct slot *slot, const struct side *side)
@@ -154,23 +154,23 @@ static void shifted(struct kb *k, val at, int n, int apart, val *words)
     }
 }
 
-void words_load(struct kb *k, const struct attend *a, const val *at, int rows, int n, int apart,
-                val *const *words)
+/* Places are made in the branch that needs them: the other one's loads add them up themselves. */
+void words_load(struct kb *k, const struct attend *a, const struct word_rows *w, int n, int apart)
 {
     val other[MOST_ROWS][ATTEND_VALUE_WORDS];
     struct kb_if uneven = {0};
     if (a->words.uneven) {
         uneven = kb_if(K, a->words.uneven);
-        for (int r = 0; r < rows; r++)
-            shifted(K, at[r], n, apart, other[r]);
+        for (int r = 0; r < w->count; r++)
+            shifted(K, kb_offset(K, w->row[r], w->own[r]), n, apart, other[r]);
         kb_else(K, &uneven);
     }
-    for (int r = 0; r < rows; r++)
-        aligned(K, at[r], n, apart, words[r]);
+    for (int r = 0; r < w->count; r++)
+        aligned(K, kb_offset(K, w->row[r], w->own[r]), n, apart, w->words[r]);
     if (!a->words.uneven)
         return;
     kb_endif(K, &uneven);
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < w->count; r++)
         for (int i = 0; i < n; i++)
-            words[r][i] = kb_merge(K, &uneven, other[r][i], words[r][i]);
+            w->words[r][i] = kb_merge(K, &uneven, other[r][i], w->words[r][i]);
 }

@@ -32,7 +32,15 @@ void words_rows(struct kb *k, struct attend *v);
 void words_hold(struct kb *k, struct attend *v);
 /* Copies what was left out of a token's words, by the lane that has loaded its fields. */
 void words_patch(struct kb *k, const struct attend *a, const struct slot_token *own);
-/* Lane words of n rows, each `apart` words from the last: at[row] points to the first. */
-void words_load(struct kb *k, const struct attend *a, const val *at, int rows, int n, int apart, val *const *words);
+enum { WORD_ROWS = ATTEND_SUBTILES * ATTEND_TOKENS };
+
+/* Rows of words: the lane's first of a row is at row + own (i32 bytes). */
+struct word_rows {
+    int count;
+    val row[WORD_ROWS], own[WORD_ROWS], *words[WORD_ROWS];
+};
+
+/* n words of the lane of each row, `apart` words from one to the next. */
+void words_load(struct kb *k, const struct attend *a, const struct word_rows *w, int n, int apart);
 
 #endif
