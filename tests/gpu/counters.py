@@ -45,8 +45,8 @@ ROWS = [
     f"decode --preset turboquant_4bit_nc --layout soa --gqa 8 --query-tokens 4 {BATCH}",
     "store --preset turboquant_4bit_nc --layout soa --context 65536",
 ]
-PIPES = ("alu", "fma", "fp16", "tensor", "lsu", "xu")
-STALLS = ("barrier", "branch_resolve", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
+PIPES = ("alu", "fma", "fma_type_fp16", "tensor", "lsu", "xu")
+STALLS = ("barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
           "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "not_selected", "selected",
           "short_scoreboard", "sleeping", "tex_throttle", "wait")
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
