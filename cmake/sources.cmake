@@ -160,7 +160,8 @@ set(KVKILN_SPEC_FILES # in the order in which `kvkiln presets` lists them
   specs/fp16.lua
   specs/bf16.lua)
 
-set(KVKILN_TUNED_FILES) # specs/tuned/TARGET.lua: measured plan values, docs/tuning.md
+set(KVKILN_TUNED_FILES # measured plan values, docs/tuning.md
+  specs/tuned/sm_90a.lua)
 
 set(KVKILN_CLI_SOURCES
   cli/bench_attend.c

@@ -4,6 +4,7 @@
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -116,6 +117,20 @@ def values_in_pairs_and_held_places_where_they_can_be():
         assert have == levels, (spec, layout, have)  # by tiles of query rows
 
 
+def shipped_rows_decide_as_the_rules_do():
+    with open(f"{ROOT}/specs/tuned/sm_90a.lua", encoding="ascii") as file:
+        rows = len(re.findall(r"kind = ", file.read()))
+    seen = set()
+    for spec in ("turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc", "ultraquant_4bit"):
+        for gqa in ("1", "4", "8"):
+            command = ("explain", spec, "--kind", "decode", "--layout", "native", "--target", "sm_90a", "--gqa", gqa)
+            text, rules = kvkiln(*command).stdout, kvkiln(*command, "--plan", "").stdout
+            assert "left_out" not in text and "tuned/" not in rules, text
+            seen |= set(re.findall(r"tuned/sm_90a\.lua:(\d+)", text))
+            assert re.sub(r"  #.*", "", text) == re.sub(r"  #.*", "", rules), text
+    assert len(seen) == rows, (seen, rows)
+
+
 def decode_text(name, layout, plan, size):
     out = f"{TEMP}/text-{name}-{layout}"
     kvkiln("build", "turboquant_4bit_nc", "--kind", "decode", "--layout", layout, "--target", "sm_90a", "--emit", "ptx",
@@ -133,10 +148,10 @@ def images_that_do_not_fit_leave_nothing_behind():
 
 
 def pairs_are_read_by_loads_that_transpose():
-    for layout, some in (("soa", True), ("aos", False)):
+    for layout, some in (("soa", True), ("aos", True), ("native", False)):
         out = f"{TEMP}/pairs-{layout}"
         kvkiln("build", "turboquant_4bit_nc", "--kind", "decode", "--layout", layout, "--target", "sm_90a", "--emit", "ptx", "-o", out)
-        text = open(glob.glob(f"{out}/*.ptx")[0], encoding="ascii").read()
+        text = open(glob.glob(f"{out}/decode*.ptx")[0], encoding="ascii").read()
         assert ("ldmatrix.sync.aligned.m8n8.x4.trans" in text) == some, layout
 
 
@@ -280,7 +295,7 @@ def unwritable_cache_is_no_obstacle():
 
 
 TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, specs_may_be_a_list, doctor_knows_this_machine,
-         explain_gives_a_plan, values_in_pairs_and_held_places_where_they_can_be,
+         explain_gives_a_plan, values_in_pairs_and_held_places_where_they_can_be, shipped_rows_decide_as_the_rules_do,
          images_that_do_not_fit_leave_nothing_behind,
          pairs_are_read_by_loads_that_transpose, plans_come_from_rules_tables_and_options,
          build_writes_every_combination, build_writes_the_default_folder,
