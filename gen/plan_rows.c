@@ -112,8 +112,8 @@ static void plan_places(struct plan *p)
         [HELD_NONE] = "registers are for the step",
         [HELD_LEAST] = "three tiles of rows leave registers for a token's fields alone",
         [HELD_SOME] = "two tiles of rows and keys of 3 bits: what all rows see would spill as well",
-        [HELD_MOST] = "two tiles of rows: the query's place would spill, that of fields is a "
-                      "uniform register's",
+        [HELD_MOST] =
+            "two tiles of rows: the query's place would spill, fields' is a uniform register's",
         [HELD_ALL] = "a twelfth of a step's instructions would make addresses again"};
     p->held_places = held_places(p);
     plan_because(p, "held_places", "%s", why[p->held_places]);
