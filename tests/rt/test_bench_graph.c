@@ -6,6 +6,8 @@
 #include "../../cli/bench_graph.c"
 #include "../../cli/bench_time.c"
 
+#include <time.h>
+
 int device_is_host(const struct device *d) { return !strncmp(d->info.device, "host", 4); }
 
 struct calls {
@@ -130,6 +132,37 @@ static void only_cuda_has_graphs(void **state)
     assert_int_equal(calls.count, 0);
 }
 
+static kvk_status nothing(void *data, long i, kvk_stream stream, kvk_error *err)
+{
+    (void)data, (void)i, (void)stream, (void)err;
+    return KVK_OK;
+}
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* With rests of three times a unit's length; a device without graphs is timed once. */
+static void graphs_are_timed_with_and_without_rests(void **state)
+{
+    (void)state;
+    struct calls calls = {.fail_at = -1};
+    struct bench_unit unit = {&device, body, &calls, 2, NULL};
+    struct bench_times t;
+    kvk_error err = {0};
+    double begun = now_ms();
+    assert_int_equal(bench_unit_times(&unit, 3, &t, &err), KVK_OK);
+    assert_true(t.graph && t.sustained > 0 && t.low > 0 && t.low <= t.median && t.median <= t.high);
+    assert_true(now_ms() - begun >= 3 * 3 * t.low * (double)t.launches);
+    device.info.device = "hip:0";
+    unit.body = nothing;
+    assert_int_equal(bench_unit_times(&unit, 3, &t, &err), KVK_OK);
+    assert_true(!t.graph && t.sustained == 0 && t.median > 0);
+}
+
 /* The fake runs no kernel: the one that copied nothing must not count, whatever its time was. */
 static void a_copy_kernel_that_copies_nothing_is_not_counted(void **state)
 {
@@ -158,6 +191,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_copy_kernel_that_copies_nothing_is_not_counted, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(only_cuda_has_graphs, setup, teardown),
+        cmocka_unit_test_setup_teardown(graphs_are_timed_with_and_without_rests, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
