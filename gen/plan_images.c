@@ -96,8 +96,8 @@ void plan_images(struct plan *p, bool wanted)
 {
     p->images = plan_pick(p, PLAN_images, wanted ? image_steps(p) : 0);
     int size = p->geo.head_size;
-    p->swizzled = p->images && p->narrow && p->key_operand == OPERAND_F16 &&
-                  (size == 64 || size == 128 || size == 256);
+    bool sizes = size == 512 || (p->images && (size == 64 || size == 128 || size == 256));
+    p->swizzled = p->narrow && p->key_operand == OPERAND_F16 && sizes;
     p->bulk = p->images && p->target->flags & TF_BULK_COPY;
     plan_producer(p);
     bool looks_up = p->spec.key.kind == CODEC_CODEBOOK;

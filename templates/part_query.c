@@ -20,6 +20,7 @@ static int operand_type(const struct plan *p)
 }
 
 static int pitch(const struct plan *p) { return plan_query_pitch(p); }
+enum { UNIT = 8 /* elements of 16 bytes, which stay together in a swizzled tile */ };
 static int plane_bytes(const struct plan *p) { return p->mma.rows * pitch(p) * 2; }
 
 /* Where the tile is swizzled: bits that the place of a 16-byte unit of a lane group's run is
@@ -189,9 +190,16 @@ static void put_operand(struct kb *k, const struct attend *a, const struct rowve
         return;
     }
     val column = kb_muli(K, kb_lane(K), v->e * (p->key_operand == OPERAND_SCALED ? 1 : 2));
-    if (p->swizzled)
-        column = kb_xor(K, column, unit_bits(K, p, row, kb_divi(K, column, p->geo.head_size / 2)));
-    store_row(K, p, v, kb_offset(K, at, column));
+    if (!p->swizzled) {
+        store_row(K, p, v, kb_offset(K, at, column));
+        return;
+    }
+    /* a lane's elements lie in one group's run, in one unit or two */
+    val bits = unit_bits(K, p, row, kb_divi(K, column, p->geo.head_size / 2));
+    for (int i = 0; i < v->e; i += UNIT) {
+        val own = kb_xor(K, kb_addi(K, column, 2 * i), bits);
+        store_elements(K, v->x + i, v->e < UNIT ? v->e : UNIT, KB_F16, kb_offset(K, at, own));
+    }
 }
 
 static void put_row(struct kb *k, const struct attend *a, val tile, val row, const struct rowvec *v,
