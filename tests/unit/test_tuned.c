@@ -55,16 +55,15 @@ static void what_is_no_table_is_refused_with_its_line(void **state)
     rejects("return {\n  {", "t.lua:2: row: the end: accepted " KEYS);
     rejects("return {\n\n { kind = \"decode\", warp = 3 } }", "t.lua:3: row: warp: accepted " KEYS);
     rejects("return {\n { kind = \"decode\", plan = { warp = 3 } } }",
-            "t.lua:2: plan: warp: accepted keys narrow warps subtiles prefetch images producer min_ctas spread_tables "
+            "t.lua:2: plan: warp: accepted keys narrow warps subtiles prefetch images producer "
+            "min_ctas spread_tables "
             "quick dense ");
     rejects("return {\n { kind = \"decode\",\n plan = { warps = 32 } } }",
             "t.lua:3: warps: 32: accepted 1..16");
     rejects("return { { kind = \"decode\", plan = { warps = -1 } } }",
-            "t.lua:1: warps: -: accepted a whole number");
+            "t.lua:1: warps: -1: accepted 1..16");
     rejects("return { { kind = \"decode\", plan = { warps = 1.5 } } }",
-            "t.lua:1: warps: 1: accepted a whole number");
-    rejects("return { { kind = \"decode\", plan = { warps = 99999999999 } } }",
-            "t.lua:1: warps: 999999999: accepted a whole number");
+            "t.lua:1: warps: 1.5: accepted 1..16");
     rejects("return { { kind = \"decode\", plan = { warps = 4, warps = 8 } } }",
             "t.lua:1: plan: warps: accepted each key once");
     rejects("return { { kind = \"store\", plan = {} } }",
@@ -86,7 +85,118 @@ static void what_is_no_table_is_refused_with_its_line(void **state)
     rejects("return { { kind = decode, plan = {} } }",
             "t.lua:1: kind: decode: accepted decode|unified");
     rejects("return { { kind = \"decode\", plan = {}, note = [[x]] } }",
-            "t.lua:1: note: [: accepted a short string");
+            "t.lua:1: note: [: accepted a string of at most 127 bytes");
+}
+
+/* Whatever stands where a number belongs is in the message as it was written, bounded in length. */
+static void numbers_are_shown_as_written(void **state)
+{
+    static const struct {
+        const char *written, *shown;
+    } cases[] = {
+        {"1.5", "1.5"},
+        {"-1", "-1"},
+        {"+4", "+4"},
+        {".5", ".5"},
+        {"1e-3", "1e-3"},
+        {"0x10", "0x10"},
+        {"4x", "4x"},
+        {"70000--comment\n", "70000"},
+        {"99999999999", "99999999999"},
+        {"18446744073709551620", "18446744073709551620"},
+        {"123456789012345678901234567890123456789", "123456789012345678901234567890123456789"},
+        {"1234567890123456789012345678901234567890.5",
+         "123456789012345678901234567890123456789..."}};
+    char text[160], message[160];
+    struct tuned_plan plan;
+    kvk_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text, "return { { kind = \"decode\", gqa = %s, plan = {} } }",
+                 cases[i].written);
+        snprintf(message, sizeof message, "t.lua:1: gqa: %s: accepted 1..65536", cases[i].shown);
+        rejects(text, message);
+        snprintf(text, sizeof text, "return { { kind = \"decode\", plan = { min_ctas = %s } } }",
+                 cases[i].written);
+        snprintf(message, sizeof message, "t.lua:1: min_ctas: %s: accepted 0..8", cases[i].shown);
+        rejects(text, message);
+    }
+    assert_int_equal(tuned_plan_parse("--plan", "warps=99999999999999999999", &plan, &err),
+                     KVK_E_ARG);
+    assert_string_equal(err.text, "--plan: warps: 99999999999999999999: accepted 1..16");
+}
+
+enum { WORDS_BYTES = 512 };
+
+static void add_word(char *words, const char *kind, const char *of, int first, int last)
+{
+    for (int bits = first; bits <= last; bits++) {
+        size_t used = strlen(words);
+        snprintf(words + used, WORDS_BYTES - used, "%s%s%d", used ? "|" : "", kind, bits);
+    }
+    for (size_t n; *of; of += n + (of[n] == '|')) {
+        size_t used = strlen(words);
+        n = strcspn(of, "|");
+        snprintf(words + used, WORDS_BYTES - used, "|%.*s", (int)n, of);
+    }
+}
+
+/* All codecs of gen/spec.def, by the words of tables: what a codec has one of says which it is. */
+static void all_codecs(char *words)
+{
+    *words = '\0';
+#define FIELD(kind, name, type, member, low, high, fallback, text, accepted, meaning)              \
+    if (!strcmp(#name, "bits"))                                                                    \
+        add_word(words, !strcmp(#kind, "CODEBOOK") ? "codebook" : "affine", "", low, high);        \
+    else if (!strcmp(#name, "format") || !strcmp(#name, "rule"))                                   \
+        add_word(words, "", text, 1, 0);
+#include "gen/spec.def"
+}
+
+/* A row with this word in one field, and what is said of it. */
+static int takes(const char *field, const char *word, kvk_error *err)
+{
+    struct tuned_table table;
+    char text[WORDS_BYTES];
+    int kind = !strcmp(field, "kind");
+    snprintf(text, sizeof text, "return {\n{ %s%s = \"%s\", plan = { warps = 4 } } }",
+             kind ? "" : "kind = \"decode\", ", field, word);
+    kvk_status status = tuned_read("t.lua", text, strlen(text), &table, err);
+    tuned_free(&table);
+    return status == KVK_OK;
+}
+
+/* Each field of words takes those that a request can have, and says which they are of every other. */
+static void every_word_of_a_row_is_one_of_its_field(void **state)
+{
+    static const char *const wrong[] = {"frob",           "",     "DECODE", "codebook5", "affine",
+                                        "decode|unified", "e4m3 "};
+    char codecs[WORDS_BYTES], message[WORDS_BYTES], word[40];
+    all_codecs(codecs);
+    const struct {
+        const char *field, *words;
+    } cases[] = {{"kind", "decode|unified"},
+                 {"layout", "aos|soa|native"},
+                 {"key", codecs},
+                 {"value", codecs},
+                 {"dtype", "bf16|fp16"}};
+    kvk_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *field = cases[i].field;
+        for (const char *w = cases[i].words; *w; w += strcspn(w, "|"), w += *w == '|') {
+            snprintf(word, sizeof word, "%.*s", (int)strcspn(w, "|"), w);
+            if (!takes(field, word, &err))
+                fail_msg("%s", err.text);
+        }
+        for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+            if (takes(field, wrong[n], &err))
+                fail_msg("%s = \"%s\" is accepted", field, wrong[n]);
+            snprintf(message, sizeof message, "t.lua:2: %s: %s: accepted %s", field, wrong[n],
+                     cases[i].words);
+            assert_string_equal(err.text, message);
+        }
+    }
 }
 
 static void every_prefix_of_a_table_is_refused(void **state)
@@ -273,7 +383,11 @@ static void the_register_limit_follows_the_warps(void **state)
     static const struct {
         const char *values;
         int min_ctas;
-    } cases[] = {{"", 0}, {"images=0", 3}, {"images=0,warps=2", 6}, {"images=0,warps=8", 0}, {"warps=8,min_ctas=2", 2}};
+    } cases[] = {{"", 0},
+                 {"images=0", 3},
+                 {"images=0,warps=2", 6},
+                 {"images=0,warps=8", 0},
+                 {"warps=8,min_ctas=2", 2}};
     struct plan plan;
     kvk_error err;
     (void)state;
@@ -318,6 +432,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_table_is_refused_with_its_line),
+        cmocka_unit_test(numbers_are_shown_as_written),
+        cmocka_unit_test(every_word_of_a_row_is_one_of_its_field),
         cmocka_unit_test(every_prefix_of_a_table_is_refused),
         cmocka_unit_test(the_first_row_that_fits_decides),
         cmocka_unit_test(codecs_have_words),
