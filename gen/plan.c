@@ -301,7 +301,8 @@ static void plan_warps(struct plan *p, int warps)
     plan_because(p, "chunk_tokens", "%s",
                  p->chunk_tokens
                      ? "matrix units truncate when they accumulate: chunks meet in f32 additions"
-                     : "decode splits; unified: no shared memory is left for sums of chunks");
+                 : p->kind == KIND_DECODE ? "decode splits its tokens: a sum is of few"
+                                          : "no shared memory is left for sums of chunks");
     plan_because(p, "warps",
                  "query rows, later the warps' sums, take %d of %d bytes of shared memory",
                  plan_tile_bytes(p), t->shared_bytes);
