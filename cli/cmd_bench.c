@@ -8,6 +8,7 @@
 #include "bench_compile.h"
 #include "bench_suite.h"
 #include "bench_time.h"
+#include "options.h"
 
 #include "../runtime/tuned.h"
 
@@ -109,11 +110,7 @@ static error_t parse_shape(int key, char *arg, struct argp_state *state)
         number(state, "seed", arg, 0, 1 << 30, &seed);
         s->seed = (unsigned)seed;
         return 0;
-    case OPT_DTYPE:
-        s->dtype = cli_dtype(arg);
-        if (!s->dtype)
-            argp_error(state, "--dtype: '%s': accepted bf16, fp16", arg);
-        return 0;
+    case OPT_DTYPE: s->dtype = options_dtype(state, arg); return 0;
     case OPT_PLAN:
         parse_plan(state, arg);
         s->plan = arg;
@@ -138,11 +135,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     switch (key) {
     case 'p': o->shape.preset = arg; return 0;
-    case 'l':
-        if (strcmp(arg, "aos") && strcmp(arg, "soa") && strcmp(arg, "native"))
-            argp_error(state, "--layout: '%s': accepted aos, soa, native", arg);
-        o->shape.layout = arg;
-        return 0;
+    case 'l': o->shape.layout = options_word(state, "layout", arg, OPTIONS_LAYOUTS); return 0;
     case 'r': number(state, "repeats", arg, 1, MOST_REPEATS, &o->repeats); return 0;
     case OPT_CONTEXT:
         o->ncontexts = cli_split(arg, o->contexts, CONTEXTS);

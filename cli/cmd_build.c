@@ -284,8 +284,8 @@ int cmd_build(int argc, char **argv)
         "Compiles every combination of the lists to files NAME.TARGET.EXT. SPEC is a preset's name "
         "or the path of a .lua file. "
         "Left out: all kinds, every layout of the spec.\vExit status: 0 only if everything was "
-        "written; 1 something failed; "
-        "2 usage.",
+        "written; 1 a kernel could not be made or written; 2 usage, or a spec or tuned table that "
+        "cannot be read.",
         children,
         0,
         0};
@@ -308,16 +308,19 @@ int cmd_build(int argc, char **argv)
     }
     struct work work = {.options = &o, .api = api, .jobs = &jobs};
     pack_writer_init(&writer, api->build_id);
-    work.pack = o.pack ? &writer : NULL;
+    work.pack =
+        o.pack && jobs.count ? &writer : NULL; /* no spec could be read: no pack of nothing */
     work.results = cli_alloc((size_t)jobs.count, sizeof *work.results);
     run_workers(&work);
-    if (o.pack && (work.pack_error = build_pack_finish(&writer, &jobs, o.pack, o.json)))
+    if (work.pack && (work.pack_error = build_pack_finish(&writer, &jobs, o.pack, o.json)))
         cli_message("%s", work.pack_error);
     report(&work);
-    int failed = work.failed + jobs.failed_specs + (work.pack_error != NULL);
+    enum cli_exit code = work.failed || work.pack_error ? CLI_FAILED : CLI_OK;
+    if (jobs.failed_specs)
+        code = cli_exit_worse(code, CLI_USAGE);
     pack_writer_free(&writer);
     free(work.pack_error);
     free(work.results);
     jobs_free(&jobs);
-    return failed ? CLI_FAILED : CLI_OK;
+    return code;
 }

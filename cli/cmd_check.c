@@ -8,6 +8,7 @@
 #include "check_read.h"
 #include "check_store.h"
 #include "device.h"
+#include "options.h"
 
 #include <argp.h>
 #include <inttypes.h>
@@ -71,7 +72,7 @@ static kvk_status store_and_compare(struct run *run, const char *layout, struct 
         pool = readable(&s->slots, pool, s->pages);
         check_store(s, pool, all);
     } else if (!status && slots_make(s->slots.format, layout, s->kv_heads, s->head_size,
-                                   s->page_tokens, slots)) {
+                                     s->page_tokens, slots)) {
         pool = readable(slots, pool, s->pages);
         check_store_across(s, slots, pool, all);
         *ours = pool;
@@ -269,7 +270,8 @@ enum { OPT_DEVICE = 'd', OPT_LAYOUT = 'l', OPT_JSON = 'j', OPT_SPECS = 's' };
 
 static const struct argp_option argp_options[] = {
     {"device", OPT_DEVICE, "DEVICE", 0, "auto (default), host, cuda:0, hip:0", 0},
-    {"layout", OPT_LAYOUT, "LAYOUT", 0, "aos, soa or native: store into this layout instead of the file's", 0},
+    {"layout", OPT_LAYOUT, "LAYOUT", 0,
+     "aos, soa or native: store into this layout instead of the file's", 0},
     {"specs", OPT_SPECS, "DIR", 0, "look for presets here first", 0},
     {"json", OPT_JSON, 0, 0, "results as JSON", 0},
     {0},
@@ -282,11 +284,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_DEVICE: o->device = arg; return 0;
     case OPT_SPECS: o->specs = arg; return 0;
     case OPT_JSON: o->json = 1; return 0;
-    case OPT_LAYOUT:
-        if (strcmp(arg, "aos") && strcmp(arg, "soa") && strcmp(arg, "native"))
-            argp_error(state, "--layout: '%s': accepted aos, soa, native", arg);
-        o->layout = arg;
-        return 0;
+    case OPT_LAYOUT: o->layout = options_word(state, "layout", arg, OPTIONS_LAYOUTS); return 0;
     case ARGP_KEY_ARGS:
         o->files = state->argv + state->next;
         o->nfiles = state->argc - state->next;

@@ -2,6 +2,7 @@
 /* cmd_convert.c - a sample file whose cache has another layout: kvk_convert over its stored slots. */
 #include "cli.h"
 #include "device.h"
+#include "options.h"
 #include "paths.h"
 #include "sample.h"
 
@@ -165,11 +166,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'd': o->device = arg; return 0;
     case 's': o->specs = arg; return 0;
     case 'o': o->out = arg; return 0;
-    case 'l':
-        if (strcmp(arg, "aos") && strcmp(arg, "soa") && strcmp(arg, "native"))
-            argp_error(state, "--layout: '%s': accepted aos, soa, native", arg);
-        o->layout = arg;
-        return 0;
+    case 'l': o->layout = options_word(state, "layout", arg, OPTIONS_LAYOUTS); return 0;
     case ARGP_KEY_ARG:
         if (o->file)
             argp_error(state, "'%s': one file at a time", arg);

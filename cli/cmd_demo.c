@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CASES = 64, TIME_REPEATS = 5 };
+enum { MOST_CASES = 64, TIME_REPEATS = 5, SHOWN_PLAN = 120 };
 static const double unrounded_limit = 2.6e-2;
 
 struct options {
@@ -36,7 +36,7 @@ struct job {
 
 struct outcome {
     double exact_error, reference_error, limit, store_ms, decode_ms, prepare_ms;
-    char plan[160];
+    char plan[1024];
     char error[512];
     int pass;
 };
@@ -154,7 +154,7 @@ static double reference_error(const struct sample *s, const struct job *job)
     return sqrt(square / reference);
 }
 
-/* "rows 4, tile_tokens 64, ...": the plan.* lines of the manifest, as many as fit. */
+/* "rows 4, tile_tokens 64, ...": the plan.* lines of the manifest. */
 static void plan_text(const struct run *run, char *text, size_t cap)
 {
     struct kvk_kernel_info info = KVK_INIT(struct kvk_kernel_info);
@@ -167,8 +167,12 @@ static void plan_text(const struct run *run, char *text, size_t cap)
         int size = (int)strcspn(line, "\n#"); /* the reason stands behind a # */
         while (size && line[size - 1] == ' ')
             size--;
-        if (strncmp(line, "plan.", 5) || length + (size_t)size + 3 > cap)
+        if (strncmp(line, "plan.", 5))
             continue;
+        if (length + (size_t)size + 3 + sizeof ", ..." > cap) {
+            snprintf(text + length, cap - length, ", ...");
+            return;
+        }
         length += (size_t)snprintf(text + length, cap - length, "%s%.*s", length ? ", " : "",
                                    size - 5, line + 5);
     }
@@ -245,6 +249,15 @@ static int list_cases(const char *dir, char **paths)
     return count;
 }
 
+/* Where a line of the plan's first fields ends. */
+static int plan_cut(const char *plan)
+{
+    size_t length = strlen(plan), cut = length < SHOWN_PLAN ? length : SHOWN_PLAN;
+    while (cut < length && cut && plan[cut] != ',')
+        cut--;
+    return (int)cut;
+}
+
 static void print_case(const char *path, const struct sample *s, const struct outcome *out)
 {
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
@@ -252,18 +265,19 @@ static void print_case(const char *path, const struct sample *s, const struct ou
         printf("%s\n    ERROR %s\n", name, out->error);
         return;
     }
-    printf("%s %s, head size %d, %d query heads on %d KV heads, page %d, %s\n", s->preset,
-           s->layout, s->head_size, s->query_heads, s->kv_heads, s->page_tokens,
-           cli_dtype_name(s->dtype));
-    printf("    compression %.2fx (%zu bytes a token and head), error to exact attention %.4f, to "
-           "the reference %.1e (limit %.1e) "
-           "%s\n",
+    printf("%s %s, head size %d, %d query heads on %d KV head%s, page %d, %s\n", s->preset,
+           s->layout, s->head_size, s->query_heads, s->kv_heads, s->kv_heads == 1 ? "" : "s",
+           s->page_tokens, cli_dtype_name(s->dtype));
+    printf("    compression %.2fx (%zu bytes a token and KV head), relative error %.4f to exact "
+           "attention, %.1e to the reference kernels (limit %.1e) %s\n",
            4.0 * s->head_size / (double)s->slots.slot_bytes, s->slots.slot_bytes, out->exact_error,
            out->reference_error, out->limit, out->pass ? "PASS" : "FAIL");
     printf("    store %ld rows %.2f ms, decode %ld sequences %.3f ms, kernels ready in %.0f ms\n",
            s->rows, out->store_ms, s->sequences, out->decode_ms, out->prepare_ms);
+    int cut = plan_cut(out->plan);
     if (out->plan[0])
-        printf("    plan: %s\n", out->plan);
+        printf("    plan of decode: %.*s%s\n", cut, out->plan,
+               out->plan[cut] ? ", ... (kvkiln explain)" : "");
     fflush(stdout);
 }
 
@@ -334,7 +348,7 @@ int cmd_demo(int argc, char **argv)
 {
     static const struct argp_option option[] = {
         {"device", 'd', "DEVICE", 0, "auto (default), host, cuda:0, hip:0", 0},
-        {"data", 'D', "DIR", 0, "folder of sample cases", 0},
+        {"data", 'D', "DIR", 0, "folder of sample cases (default: those that come with kvkiln)", 0},
         {"specs", 's', "DIR", 0, "look for presets here first", 0},
         {"json", 'j', 0, 0, "results as JSON", 0},
         {0}};
@@ -343,7 +357,9 @@ int cmd_demo(int argc, char **argv)
         parse,
         0,
         "Compresses the K and V of sample cases, attends to them, and compares with "
-        "exact attention and with the reference kernels.",
+        "exact attention and with the reference kernels.\vExit status: 0 all cases agree with the "
+        "reference; 1 one does not, or could not be run; 2 usage, no sample cases; 3 the device is "
+        "unusable.",
         device_children,
         0,
         0};

@@ -51,7 +51,8 @@ static int show_device(struct doctor *doctor, const char *name, int first)
     options.packs = ""; /* shown by themselves */
     if (kvk_open(&options, &ctx, &err) || kvk_device(ctx, &info, &err)) {
         if (first) {
-            char *text = cli_format("not usable: %s", err.text);
+            const char *why = strstr(err.text, "cannot be used: "); /* the line names the device */
+            char *text = cli_format("not usable: %s", why ? strchr(why, ':') + 2 : err.text);
             line(doctor, name, text);
             json_array_append_new(doctor->devices, json_pack("{s:s, s:b, s:s}", "device", name,
                                                              "usable", 0, "reason", err.text));
@@ -60,8 +61,10 @@ static int show_device(struct doctor *doctor, const char *name, int first)
         kvk_close(ctx);
         return 0;
     }
-    char *text = cli_format("%s, target %s, %d multiprocessors, %.1f GiB", info.name, info.target,
-                            info.multiprocessors, (double)info.memory_bytes / (1 << 30));
+    char *text =
+        cli_format("%s, target %s, %d %s, %.1f GiB", info.name, info.target, info.multiprocessors,
+                   !strncmp(info.device, "host", 4) ? "CPUs" : "multiprocessors",
+                   (double)info.memory_bytes / (1 << 30));
     line(doctor, info.device, text);
     json_array_append_new(doctor->devices,
                           json_pack("{s:s, s:b, s:s, s:s, s:i, s:I}", "device", info.device,

@@ -58,7 +58,10 @@ int cmd_explain(int argc, char **argv)
         "SPEC...",
         "Prints the plan of a kernel and why it is so. SPEC is a preset's name or the path of a "
         ".lua file. Left out, the kind is "
-        "decode and the layout the spec's first.",
+        "decode and the layout the spec's first. A line is a field, its value and the reason.\v"
+        "Exit status: 0; 2 usage, a spec or tuned table that cannot be read, or a kernel that is "
+        "not "
+        "possible.",
         children,
         0,
         0};

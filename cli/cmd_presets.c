@@ -92,7 +92,7 @@ static int show(const struct gen_api *api, const char *name, const char *dirs, j
                                         value.coding, "value_bits", value.bits, "slot_bytes", slot,
                                         "ratio", ratio, "layouts", layouts, "query", query));
     else
-        printf("%-23s %-18s %4d  %-11s %4d  %5d  %5.2f  %-8s %s\n", name, key.coding, key.bits,
+        printf("%-23s %-18s %4d  %-11s %4d  %5d  %5.2f  %-14s  %s\n", name, key.coding, key.bits,
                value.coding, value.bits, slot, ratio, layouts, query);
     free(text);
     return 0;
@@ -140,7 +140,7 @@ int cmd_presets(int argc, char **argv)
     json_t *list = o.json ? json_array() : NULL;
     int failed = 0;
     if (!list)
-        printf("%-23s %-18s %4s  %-11s %4s  %5s  %5s  %-8s %s\n", "preset", "keys", "bits",
+        printf("%-23s %-18s %4s  %-11s %4s  %5s  %5s  %-14s  %s\n", "preset", "keys", "bits",
                "values", "bits", "bytes", "ratio", "layouts", "query");
     const char *name, *text;
     for (int i = 0; !o.nnames && embedded_spec_text(i, &name, &text); i++)

@@ -3,6 +3,7 @@
 ** cmd_quality.c - `kvkiln quality`: what formats lose on given rows, side by side.
 */
 #include "device.h"
+#include "options.h"
 #include "quality_run.h"
 
 #include "../runtime/embedded.h"
@@ -263,11 +264,7 @@ static error_t parse_random(int key, char *arg, struct argp_state *state)
     case OPT_SEED: number(state, "seed", arg, 0, 1 << 30, &r->seed); return 0;
     case OPT_MEAN: real(state, "mean", arg, -60000, &r->mean); return 0;
     case OPT_DEVIATION: real(state, "deviation", arg, 0, &r->deviation); return 0;
-    case OPT_DTYPE:
-        r->dtype = cli_dtype(arg);
-        if (!r->dtype)
-            argp_error(state, "--dtype: '%s': accepted bf16, fp16", arg);
-        return 0;
+    case OPT_DTYPE: r->dtype = options_dtype(state, arg); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -277,11 +274,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     switch (key) {
     case 'i': o->input = arg; return 0;
-    case 'l':
-        if (strcmp(arg, "aos") && strcmp(arg, "soa") && strcmp(arg, "native"))
-            argp_error(state, "--layout: '%s': accepted aos, soa, native", arg);
-        o->layout = arg;
-        return 0;
+    case 'l': o->layout = options_word(state, "layout", arg, OPTIONS_LAYOUTS); return 0;
     case 'd': o->device = arg; return 0;
     case 's': o->specs = arg; return 0;
     case 'j': o->json = 1; return 0;

@@ -5,6 +5,7 @@
 */
 #include "generator.h"
 #include "jobs.h"
+#include "options.h"
 #include "paths.h"
 #include "tune.h"
 
@@ -114,20 +115,16 @@ static error_t parse_shape(int key, char *arg, struct argp_state *state)
     case OPT_KV: number(state, "kv-heads", arg, 1, 1024, &o->shape.kv_heads); return 0;
     case OPT_CONTEXT: check_context(state, o, arg); return 0;
     case OPT_PAGE: number(state, "page", arg, 1, 4096, &o->shape.page); return 0;
-    case OPT_DTYPE:
-        o->shape.dtype = cli_dtype(arg);
-        if (!o->shape.dtype)
-            argp_error(state, "--dtype: '%s': accepted bf16, fp16", arg);
-        return 0;
+    case OPT_DTYPE: o->shape.dtype = options_dtype(state, arg); return 0;
     case 'k':
-        o->kind = bench_kind_find(arg);
-        if (o->kind != &bench_decode && o->kind != &bench_unified)
-            argp_error(state, "--kind: '%s': accepted decode, unified", arg);
+        o->kind = bench_kind_find(options_word(state, "kind", arg, "decode, unified"));
         return 0;
     case 'l':
         o->nlayouts = cli_split(arg, o->layouts, LIST);
         if (o->nlayouts < 1)
             argp_error(state, "--layout: an empty item, or more than %d", LIST);
+        for (int i = 0; i < o->nlayouts; i++)
+            options_word(state, "layout", o->layouts[i], OPTIONS_LAYOUTS);
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }

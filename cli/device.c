@@ -3,6 +3,7 @@
 #include "device.h"
 
 #include "generator.h"
+#include "options.h"
 #include "paths.h"
 
 #include <stdio.h>
@@ -23,8 +24,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case OPT_PACK: given.packs = arg; return 0;
     case OPT_COMPILE:
-        if (strcmp(arg, "auto") && strcmp(arg, "never"))
-            argp_error(state, "--compile: '%s': accepted auto, never", arg);
+        options_word(state, "compile", arg, "auto, never");
         given.compile = !strcmp(arg, "never") ? KVK_COMPILE_NEVER : KVK_COMPILE_ON_MISS;
         return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -62,6 +62,21 @@ const char *device_launches(const struct device *device)
     return asked && can ? "overlapping" : "one by one";
 }
 
+/* auto, or DRIVER or DRIVER:N, N as the library takes it; whether there is one is the library's to say. */
+static int well_formed(const char *name)
+{
+    char driver[8];
+    size_t n = strcspn(name, ":"), digits = name[n] ? strspn(name + n + 1, "0123456789") : 0;
+    if (n >= sizeof driver)
+        return 0;
+    memcpy(driver, name, n);
+    driver[n] = '\0';
+    if (!name[n])
+        return options_has("auto, host, cuda, hip", driver);
+    return options_has("host, cuda, hip", driver) && digits >= 1 && digits <= 4 &&
+           !name[n + 1 + digits];
+}
+
 kvk_status device_open(const char *name, const char *specs, struct device *out)
 {
     kvk_error err = {0};
@@ -78,13 +93,21 @@ kvk_status device_open(const char *name, const char *specs, struct device *out)
     o.compile = given.compile;
     o.overlap_launches = given.overlap;
     memset(out, 0, sizeof *out);
-    kvk_status status = kvk_open(&o, &out->ctx, &err);
+    kvk_status status = KVK_E_ARG;
+    if (well_formed(o.device))
+        status = kvk_open(&o, &out->ctx, &err);
+    else
+        cli_message("--device: '%s': accepted auto, host, cuda:N, hip:N, N of 0 to 9999", o.device);
     if (!status) {
         out->info = KVK_INIT(struct kvk_device_info);
         status = kvk_device(out->ctx, &out->info, &err);
     }
+    if (err.status) {
+        int said = !strncmp(err.text, "device ", 7); /* which device, by the library */
+        cli_message("%s%s%s%s: %s", said ? "" : "device ", said ? "" : o.device, said ? "" : ": ",
+                    kvk_status_name(err.status), err.text);
+    }
     if (status) {
-        cli_message("device %s: %s: %s", o.device, kvk_status_name(err.status), err.text);
         kvk_close(out->ctx);
         out->ctx = NULL;
     }
@@ -95,7 +118,8 @@ kvk_status device_open(const char *name, const char *specs, struct device *out)
 
 enum cli_exit device_exit(kvk_status status)
 {
-    return status == KVK_E_OBJECT || status == KVK_E_IO ? CLI_USAGE : CLI_DEVICE;
+    return status == KVK_E_ARG || status == KVK_E_OBJECT || status == KVK_E_IO ? CLI_USAGE
+                                                                               : CLI_DEVICE;
 }
 
 void device_close(struct device *device)

@@ -27,7 +27,7 @@ const char *device_launches(const struct device *device);
  * paths_specs(specs). On an error a message is on stderr. */
 kvk_status device_open(const char *name, const char *specs, struct device *out);
 
-/* What to end with when it failed: a pack that cannot be used is no fault of the device. */
+/* What to end with when it failed: a pack that cannot be used, or a name that is none, is no fault of the device. */
 enum cli_exit device_exit(kvk_status status);
 void device_close(struct device *device);
 

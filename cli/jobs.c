@@ -3,6 +3,7 @@
 #include "jobs.h"
 
 #include "cli.h"
+#include "options.h"
 #include "paths.h"
 
 #include <stdio.h>
@@ -26,7 +27,9 @@ enum {
 
 static const struct argp_option options[] = {
     {"target", OPT_TARGET, "T,...", 0,
-     "sm_90a, gfx942, x86-64-v3, ...; a family (nvptx, amdgcn, host) or all", 1},
+     "x86-64-v2, x86-64-v3, x86-64-v4, sm_80, sm_86, sm_89, sm_90a, sm_100a, sm_103a, sm_120a, "
+     "sm_121a, gfx942, gfx950, gfx1100, gfx1200, gfx1201; a family (nvptx, amdgcn, host) or all",
+     1},
     {"kind", OPT_KIND, "K,...", 0,
      "store, decode (and merge, which joins its splits), unified, dequant, merge, copy; convert by "
      "name only",
@@ -41,9 +44,11 @@ static const struct argp_option options[] = {
     {"options", OPT_OPTIONS, "O,...", 0,
      "of decode and unified: none (default), soft_cap, alibi, or some joined by +", 1},
     {"plan", OPT_PLAN, "FIELD=N,...", 0,
-     "of decode and unified, for experiments: warps, subtiles, prefetch, min_ctas instead of what "
-     "the "
-     "tuned tables say; '' for rules alone",
+     "of decode and unified, for experiments: values of "
+#define PLAN_FIELD(name, low, high, meaning) #name " "
+#include "../runtime/plan.def"
+#undef PLAN_FIELD
+     "instead of what the tuned tables say; '' for rules alone",
      1},
     {"specs", OPT_SPECS, "DIR", 0, "look for presets and tuned tables here first", 1},
     {0},
@@ -55,6 +60,14 @@ static void text_items(struct argp_state *state, const char *option, char *arg,
     list->count = cli_split(arg, list->items, JOBS_LIST);
     if (list->count < 1)
         argp_error(state, "--%s: an empty item, or more than %d", option, JOBS_LIST);
+}
+
+static void word_items(struct argp_state *state, const char *option, char *arg, const char *words,
+                       struct text_list *list)
+{
+    text_items(state, option, arg, list);
+    for (int i = 0; i < list->count; i++)
+        options_word(state, option, list->items[i], words);
 }
 
 static void number_items(struct argp_state *state, const char *option, char *arg, long high,
@@ -129,9 +142,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     struct job_lists *lists = state->input;
     switch (key) {
     case OPT_TARGET: text_items(state, "target", arg, &lists->targets); return 0;
-    case OPT_KIND: text_items(state, "kind", arg, &lists->kinds); return 0;
-    case OPT_LAYOUT: text_items(state, "layout", arg, &lists->layouts); return 0;
-    case OPT_DTYPE: text_items(state, "dtype", arg, &lists->dtypes); return 0;
+    case OPT_KIND: word_items(state, "kind", arg, OPTIONS_KINDS, &lists->kinds); return 0;
+    case OPT_LAYOUT: word_items(state, "layout", arg, OPTIONS_LAYOUTS, &lists->layouts); return 0;
+    case OPT_DTYPE:
+        text_items(state, "dtype", arg, &lists->dtypes);
+        for (int i = 0; i < lists->dtypes.count; i++)
+            options_dtype(state, lists->dtypes.items[i]);
+        return 0;
     case OPT_HEAD: number_items(state, "head-size", arg, 65536, &lists->head_sizes); return 0;
     case OPT_VALUE_HEAD:
         number_items(state, "value-head-size", arg, 65536, &lists->value_head_sizes);
@@ -149,9 +166,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_SUCCESS:
         if (!lists->targets.count)
             argp_error(state, "no --target given");
-        for (int i = 0; i < lists->dtypes.count; i++)
-            if (!cli_dtype(lists->dtypes.items[i]))
-                argp_error(state, "--dtype: '%s': accepted bf16, fp16", lists->dtypes.items[i]);
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -177,6 +191,19 @@ struct chosen_target {
     const char *name, *family;
 };
 
+static void refuse_target(const char *given, const struct gen_api *api)
+{
+    const char *name, *family;
+    char *known = cli_format("all, nvptx, amdgcn, host");
+    for (int t = 0; api->target(t, &name, &family); t++) {
+        char *more = cli_format("%s, %s", known, name);
+        free(known);
+        known = more;
+    }
+    cli_message("--target: '%s': accepted %s", given, known);
+    free(known);
+}
+
 static int choose_targets(const struct text_list *list, const struct gen_api *api,
                           struct chosen_target *out)
 {
@@ -191,10 +218,7 @@ static int choose_targets(const struct text_list *list, const struct gen_api *ap
                 out[count++] = (struct chosen_target){name, family};
         }
         if (count == before) {
-            cli_message("--target: '%s' is no target; there are:", list->items[i]);
-            for (int t = 0; api->target(t, &name, &family); t++)
-                fprintf(stderr, "%s%s", t ? " " : "  ", name);
-            fprintf(stderr, "\n");
+            refuse_target(list->items[i], api);
             return 0;
         }
     }

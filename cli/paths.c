@@ -35,11 +35,10 @@ static int is_dir(const char *path)
 static char *beside(const char *relative)
 {
     char *dir = executable_dir(), *path = cli_format("%s/%s", dir, relative);
+    char *real = is_dir(path) ? realpath(path, NULL) : NULL; /* messages show it */
     free(dir);
-    if (is_dir(path))
-        return path;
     free(path);
-    return NULL;
+    return real;
 }
 
 static char *join(char *list, const char *item)
@@ -64,8 +63,28 @@ static char *shipped(const char *installed, const char *tree)
     return path;
 }
 
+/* A folder that was named and is not there is a slip, which would go unnoticed where a preset of the same name is found
+** elsewhere. */
+static void need_dirs(const char *list)
+{
+    for (const char *dir = list;; dir++) {
+        size_t length = strcspn(dir, ":");
+        char *one = cli_format("%.*s", (int)length, dir);
+        if (!is_dir(one)) {
+            cli_message("--specs: '%s': accepted a folder", one);
+            exit(CLI_USAGE);
+        }
+        free(one);
+        dir += length;
+        if (!*dir)
+            return;
+    }
+}
+
 char *paths_specs(const char *option)
 {
+    if (option)
+        need_dirs(option);
     char *ours = shipped("../share/kvkiln/specs", "../../specs");
     char *list = join(join(cli_format("%s", ""), option), getenv("KVKILN_SPECS"));
     list = join(list, ours);

@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-/* Colon-separated spec folders, malloc'd: --specs,
- * $KVKILN_SPECS, then those beside the executable that exist. */
+/* Colon-separated spec folders, malloc'd: --specs, $KVKILN_SPECS, then those beside the executable that exist. Ends the
+ * process where --specs names no folder, so that a command asks before it works. */
 char *paths_specs(const char *option);
 
 /* Folder of the sample cases, malloc'd, or NULL. */

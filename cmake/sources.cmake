@@ -203,6 +203,7 @@ set(KVKILN_CLI_SOURCES
   cli/jobs.c
   cli/main.c
   cli/number.c
+  cli/options.c
   cli/oracle.c
   cli/pack_elf.c
   cli/pack_tools.c

@@ -301,7 +301,8 @@ static void plan_warps(struct plan *p, int warps)
     plan_because(p, "chunk_tokens", "%s",
                  p->chunk_tokens
                      ? "matrix units truncate when they accumulate: chunks meet in f32 additions"
-                     : "decode splits; unified: no shared memory is left for sums of chunks");
+                 : p->kind == KIND_DECODE ? "decode splits its tokens: a sum is of few"
+                                          : "no shared memory is left for sums of chunks");
     plan_because(p, "warps",
                  "query rows, later the warps' sums, take %d of %d bytes of shared memory",
                  plan_tile_bytes(p), t->shared_bytes);
@@ -567,6 +568,8 @@ static kvk_status check_set(const struct plan *p, kvk_error *err)
         return refuse_set(p, err, PLAN_narrow, "0");
     if (set[PLAN_narrow] > 0 && p->dims % p->mma.tiles)
         return refuse_set(p, err, PLAN_narrow, "fewer tiles: a warp's dims must come in twos");
+    if (set[PLAN_images] > 0 && p->target->family == FAMILY_AMDGCN)
+        return refuse_set(p, err, PLAN_images, "0: gfx targets have no images of pages");
     if (set[PLAN_images] > 0 && !plan_images_possible(p))
         return refuse_set(p, err, PLAN_images,
                           "0: images are for pages of 16 tokens and dims of one warp");
@@ -642,7 +645,7 @@ kvk_status plan_make_set(const struct spec *spec, const struct geometry *geo,
     tuned_plan_parse("", "", &out->set, NULL);
     status = make(out, err);
     if (!status && values && *values)
-        plan_because(out, "left_out", "%s: %.80s", source, first.text);
+        snprintf(out->left_out, sizeof out->left_out, "%.64s: %s", source, first.text);
     return status;
 }
 

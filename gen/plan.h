@@ -90,10 +90,11 @@ struct plan {
     int quick;                /* 1: the assembler may spend less time */
     int max_registers;        /* nvptx: cap handed to the assembler, 0 = none */
     int min_ctas;             /* CTAs a multiprocessor that registers are limited for, 0 = none */
-    struct { const char *field; char text[120]; } why[26];
+    struct { const char *field; char text[120]; } why[40];
     int nwhy;
     struct tuned_plan set, rule; /* values from outside, and what the rules said of those fields */
     const char *set_source;      /* where `set` is from, borrowed */
+    char left_out[TUNED_SOURCE_BYTES + sizeof ((kvk_error *)0)->text + 4]; /* a tuned row that did not suit, and why; "" */
 };
 
 enum {

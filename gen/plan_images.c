@@ -27,9 +27,13 @@ static bool native_suits(const struct plan *p)
            (p->powers || p->spec.key.kind == CODEC_CODEBOOK || p->spec.key.bits >= 4);
 }
 
-/* What part_image.c can do: a page is 16 tokens, a warp holds all dims of its rows. */
+/* What part_image.c can do: a page is 16 tokens, a warp holds all dims of its rows. On gfx targets, whose matrix units
+** take operands of other forms, every number of images gave wrong sums or read past the ring (tests/amdsim, gfx942,
+** gfx1100, gfx1201; aos and soa). */
 bool plan_images_possible(const struct plan *p)
 {
+    if (p->target->family == FAMILY_AMDGCN)
+        return false;
     bool order = p->geo.layout != LAYOUT_NATIVE || native_suits(p);
     return order && p->kind == KIND_DECODE && pages_suit(p) && p->dim_warps == 1 && !p->turn_rows &&
            !p->dims_overlap && p->slot.slot_bytes % 2 == 0 &&

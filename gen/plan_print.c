@@ -52,8 +52,8 @@ static void put_operand(struct text *t, const struct plan *p, const char *field,
 size_t plan_print(const struct plan *p, char *text, size_t cap)
 {
     struct text t = {text, cap, 0};
-    if (reason(p, "left_out"))
-        put(&t, "left_out 1  # %s\n", reason(p, "left_out"));
+    if (*p->left_out)
+        put(&t, "left_out 1  # %s\n", p->left_out);
     put_field(&t, p, "warps", p->warps);
     put_field(&t, p, "threads", p->threads);
     if (p->kind == KIND_UNIFIED)

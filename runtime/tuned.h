@@ -57,6 +57,8 @@ kvk_status tuned_plan_parse(const char *what, const char *text, struct tuned_pla
 size_t tuned_plan_format(const struct tuned_plan *plan, char *text, size_t cap);
 /* KVK_OK or the error that `where` (a place, without a colon at its end) holds a value outside the field's range. */
 kvk_status tuned_check_value(const char *where, enum plan_field field, long value, kvk_error *err);
+/* "1..16": what the field takes. */
+void tuned_range(enum plan_field field, char *text, size_t cap);
 /* The field of that name, or PLAN_FIELDS. */
 enum plan_field tuned_field(const char *name, size_t length);
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SHOWN_BYTES = 48 };
+
 static const struct {
     const char *name;
     int low, high;
@@ -30,6 +32,11 @@ enum plan_field tuned_field(const char *name, size_t length)
     return (enum plan_field)i;
 }
 
+void tuned_range(enum plan_field field, char *text, size_t cap)
+{
+    snprintf(text, cap, "%d..%d", fields[field].low, fields[field].high);
+}
+
 kvk_status tuned_check_value(const char *where, enum plan_field field, long value, kvk_error *err)
 {
     if (value >= fields[field].low && value <= fields[field].high)
@@ -38,6 +45,11 @@ kvk_status tuned_check_value(const char *where, enum plan_field field, long valu
                fields[field].low, fields[field].high);
 }
 
+/* "%.*s%s" of a text that a message shows as it was written, but not all of it if it is long. */
+#define SHOWN(text, length)                                                                        \
+    (int)((length) < SHOWN_BYTES ? (length) : SHOWN_BYTES), text,                                  \
+        (length) > SHOWN_BYTES ? "..." : ""
+
 static kvk_status unknown_field(const char *what, const char *item, size_t length, kvk_error *err)
 {
     char known[160] = "";
@@ -45,8 +57,7 @@ static kvk_status unknown_field(const char *what, const char *item, size_t lengt
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s=N", i ? ", " : "", fields[i].name);
     }
-    return ERR(err, KVK_E_ARG, "%s: %.*s: accepted %s", what, (int)(length < 48 ? length : 48),
-               item, known);
+    return ERR(err, KVK_E_ARG, "%s: %.*s%s: accepted %s", what, SHOWN(item, length), known);
 }
 
 kvk_status tuned_plan_parse(const char *what, const char *text, struct tuned_plan *out,
@@ -61,9 +72,10 @@ kvk_status tuned_plan_parse(const char *what, const char *text, struct tuned_pla
         long value = name < length ? strtol(text + name + 1, &end, 10) : 0;
         if (field == PLAN_FIELDS || end != text + length || end == text + name + 1)
             return unknown_field(what, text, length, err);
-        kvk_status status = tuned_check_value(what, field, value, err);
-        if (status)
-            return status;
+        if (tuned_check_value(what, field, value, NULL))
+            return ERR(err, KVK_E_ARG, "%s: %s: %.*s%s: accepted %d..%d", what, fields[field].name,
+                       SHOWN(text + name + 1, length - name - 1), fields[field].low,
+                       fields[field].high);
         out->value[field] = (int)value;
         text += length + (text[length] == ',');
     }

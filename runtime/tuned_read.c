@@ -19,7 +19,7 @@
 #include <string.h>
 
 enum token { END, NAME, STRING, INTEGER, PUNCTUATION, WRONG };
-enum { ROWS_MOST = 4096 };
+enum { ROWS_MOST = 4096, SIZE_MOST = 65536, SHOWN = 39, NUMBER_MOST = 99999999 };
 
 struct reader {
     const char *file, *at, *end;
@@ -34,10 +34,11 @@ struct reader {
 
 static int fault(struct reader *r, const char *field, const char *accepted)
 {
-    char value[40];
+    char value[SHOWN + 4];
     if (r->status)
         return 0;
-    snprintf(value, sizeof value, "%.*s", (int)(r->length < 39 ? r->length : 39), r->text);
+    snprintf(value, sizeof value, "%.*s%s", (int)(r->length < SHOWN ? r->length : SHOWN), r->text,
+             r->length > SHOWN ? "..." : "");
     for (char *p = value; *p; p++)
         if (*p < ' ' || *p > '~')
             *p = '?';
@@ -80,14 +81,26 @@ static enum token scan_string(struct reader *r)
     return STRING;
 }
 
+/* "1.5", "-1" or "0x10" is one token: a message shows it as it was written. "--" begins a comment. */
+static int in_number(const struct reader *r)
+{
+    char c = *r->at;
+    int comment = c == '-' && r->end - r->at >= 2 && r->at[1] == '-';
+    return is_letter(c) || is_digit(c) || c == '.' || c == '+' || (c == '-' && !comment);
+}
+
 static enum token scan_number(struct reader *r)
 {
+    enum token token = INTEGER;
     r->number = 0;
-    while (r->at < r->end && is_digit(*r->at) && r->at - r->text < 9)
-        r->number = r->number * 10 + (*r->at++ - '0');
+    for (; r->at < r->end && in_number(r); r->at++) {
+        if (!is_digit(*r->at))
+            token = WRONG;
+        else if (r->number < NUMBER_MOST) /* above it every number is out of range */
+            r->number = r->number * 10 + (*r->at - '0');
+    }
     r->length = (size_t)(r->at - r->text);
-    return r->at < r->end && (is_letter(*r->at) || is_digit(*r->at) || *r->at == '.') ? WRONG
-                                                                                      : INTEGER;
+    return token;
 }
 
 static void advance(struct reader *r)
@@ -99,7 +112,7 @@ static void advance(struct reader *r)
         r->token = END;
     } else if (*r->at == '"') {
         r->token = scan_string(r);
-    } else if (is_digit(*r->at)) {
+    } else if (is_digit(*r->at) || *r->at == '+' || *r->at == '-' || *r->at == '.') {
         r->token = scan_number(r);
     } else if (is_letter(*r->at)) {
         while (r->at < r->end && (is_letter(*r->at) || is_digit(*r->at)))
@@ -126,6 +139,11 @@ static int expect(struct reader *r, char mark, const char *field)
     return 1;
 }
 
+/* Of every codec that a spec can have, as tuned_codec makes them from gen/spec.def. */
+#define CODECS                                                                                     \
+    "codebook2|codebook3|codebook4|affine2|affine3|affine4|affine5|affine6|affine7|affine8|"       \
+    "e4m3|e4b15|e5m2|fp16|bf16|ultraquant|mxfp4|nvfp4"
+
 /* Where `name` is kept in a row: a string of `cap` bytes, or an int. */
 static const struct column {
     const char *name;
@@ -142,8 +160,8 @@ static const struct column {
     }
     WORD(kind, "decode|unified"),
     WORD(layout, "aos|soa|native"),
-    WORD(key, ""),
-    WORD(value, ""),
+    WORD(key, CODECS),
+    WORD(value, CODECS),
     WORD(dtype, "bf16|fp16"),
     SIZE(head_size),
     SIZE(value_head_size),
@@ -171,15 +189,17 @@ static int is_word(const char *words, const char *text, size_t length)
 
 static int read_column(struct reader *r, const struct column *c, struct tuned_row *row)
 {
-    char *at = (char *)row + c->offset;
+    char *at = (char *)row + c->offset, accepted[48];
     if (!c->cap) {
-        if (r->token != INTEGER || r->number < 1 || r->number > 65536)
-            return fault(r, c->name, "1..65536");
+        snprintf(accepted, sizeof accepted, "1..%d", SIZE_MOST);
+        if (r->token != INTEGER || r->number < 1 || r->number > SIZE_MOST)
+            return fault(r, c->name, accepted);
         int number = (int)r->number;
         memcpy(at, &number, sizeof number);
     } else {
+        snprintf(accepted, sizeof accepted, "a string of at most %zu bytes", c->cap - 1);
         if (r->token != STRING || r->length >= c->cap || !is_word(c->words, r->text, r->length))
-            return fault(r, c->name, *c->words ? c->words : "a short string");
+            return fault(r, c->name, *c->words ? c->words : accepted);
         memcpy(at, r->text, r->length);
         at[r->length] = '\0';
     }
@@ -189,7 +209,7 @@ static int read_column(struct reader *r, const struct column *c, struct tuned_ro
 
 static int read_plan(struct reader *r, struct tuned_row *row)
 {
-    char where[256];
+    char accepted[32];
     if (!expect(r, '{', "plan"))
         return 0;
     while (!is_mark(r, '}')) {
@@ -205,15 +225,9 @@ static int read_plan(struct reader *r, struct tuned_row *row)
         advance(r);
         if (!expect(r, '=', tuned_field_name(field)))
             return 0;
-        if (r->token != INTEGER)
-            return fault(r, tuned_field_name(field), "a whole number");
-        snprintf(where, sizeof where, "%s:%d", r->file, r->line);
-        if (tuned_check_value(where, field, r->number, r->err)) {
-            r->status = KVK_E_SPEC;
-            if (r->err)
-                r->err->status = KVK_E_SPEC;
-            return 0;
-        }
+        tuned_range(field, accepted, sizeof accepted);
+        if (r->token != INTEGER || tuned_check_value("", field, r->number, NULL))
+            return fault(r, tuned_field_name(field), accepted);
         row->plan.value[field] = (int)r->number;
         advance(r);
         if (!is_mark(r, '}') && !expect(r, ',', "plan"))

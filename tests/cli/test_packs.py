@@ -73,7 +73,7 @@ def list_shows_every_kernel():
 
 
 def failures_are_named_and_do_not_stop_the_rest():
-    done = build("some.kvkpack", "fp16", "no_such_spec", "--target", "x86-64-v3", "--kind", "copy", code=1)
+    done = build("some.kvkpack", "fp16", "no_such_spec", "--target", "x86-64-v3", "--kind", "copy", code=2)
     assert "no_such_spec" in done.stderr
     assert "copy.fp16" in kvkiln("pack", "list", "some.kvkpack").stdout
     for bad in (("--pack-format", "elf"), ("--pack-format", "cubin,"), ("--pack-format", "")):
