@@ -12,7 +12,7 @@
 #include "device.h"
 #include "oracle.h"
 
-enum { BENCH_GROUPS = 16 };
+enum { BENCH_GROUPS = 16, BENCH_REFERENCES = 2 };
 
 /* `count` sequences of `tokens` cached tokens each. */
 struct bench_group {
@@ -36,6 +36,13 @@ struct bench_random {
     size_t elements, period;
 };
 
+/* What attention over one head of one sequence must give: [count][gqa][value_head_size]. NULL: not computed yet. */
+struct bench_reference {
+    long sequence;
+    int head, count;
+    double *want;
+};
+
 struct bench {
     kvk_context *ctx;
     int host;
@@ -56,6 +63,7 @@ struct bench {
     size_t out_bytes[2];
     void *workspace;
     size_t workspace_bytes;
+    struct bench_reference *references; /* [BENCH_REFERENCES], kept from the first verification on */
 };
 
 /* What one launch moves and computes. */
@@ -95,6 +103,8 @@ void bench_shape_text(const struct bench_shape *shape, char *text, size_t cap);
 kvk_status bench_open(struct bench *b, const struct device *device, const struct bench_kind *kind,
                       const struct bench_shape *shape, size_t pool_bytes, kvk_error *err);
 void bench_close(struct bench *b);
+/* The kernels of the timed kind by another plan; several threads may ask at a time. */
+kvk_status bench_prepare(const struct bench *b, const char *plan, const kvk_kernels **out, kvk_error *err);
 /* The same cache and inputs, another plan of the timed kernel. */
 kvk_status bench_replan(struct bench *b, const char *plan, kvk_error *err);
 kvk_status bench_random(struct bench *b, size_t elements, unsigned salt, struct bench_random *out, kvk_error *err);
@@ -124,9 +134,11 @@ struct bench_sum {
 };
 void bench_compare(const struct bench *b, const unsigned char *got, size_t at, const double *want, int n,
                    struct bench_sum *sum);
-/* Attention output rows of (sequence, head) against double precision; `query_rows`: which of its query tokens. */
+/* Attention output rows of (sequence, head) against double precision; `query_rows`: which of its query tokens, in a bench always
+** the same. The cache and the queries stay as they are, so what is compared with is computed once, before any timed launch. */
 kvk_status bench_attention(const struct bench *b, long sequence, int head, const long *query_rows, int count,
                            const unsigned char *out, struct bench_sum *sum, kvk_error *err);
+void bench_references_free(struct bench *b);
 /* Fills the output with NaN, launches set 0, and downloads output `which`; free it. */
 kvk_status bench_run_once(const struct bench *b, unsigned char *out[2], kvk_error *err);
 double bench_relative(const struct bench_sum *sum);

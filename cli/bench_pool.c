@@ -83,7 +83,7 @@ static long pages_of(const struct bench *b, long tokens)
     return (tokens + b->shape.page - 1) / b->shape.page;
 }
 
-static kvk_status prepare(struct bench *b, unsigned kinds, const char *plan,
+static kvk_status prepare(const struct bench *b, unsigned kinds, const char *plan,
                           const kvk_kernels **out, kvk_error *err)
 {
     const struct bench_shape *shape = &b->shape;
@@ -103,11 +103,17 @@ static kvk_status prepare(struct bench *b, unsigned kinds, const char *plan,
     return kvk_prepare(b->ctx, &model, out, err);
 }
 
+kvk_status bench_prepare(const struct bench *b, const char *plan, const kvk_kernels **out,
+                         kvk_error *err)
+{
+    return prepare(b, b->kind->bits, plan, out, err);
+}
+
 static kvk_status prepare_all(struct bench *b, kvk_error *err)
 {
     kvk_status status = prepare(b, KVK_STORE, NULL, &b->store, err);
     if (!status)
-        status = prepare(b, b->kind->bits, b->shape.plan, &b->kernels, err);
+        status = bench_prepare(b, b->shape.plan, &b->kernels, err);
     b->layout = KVK_INIT(struct kvk_layout);
     if (!status)
         status = kvk_layout(b->store, &b->layout, err);
@@ -249,7 +255,7 @@ static kvk_status make_workspace(struct bench *b, kvk_error *err)
 kvk_status bench_replan(struct bench *b, const char *plan, kvk_error *err)
 {
     b->shape.plan = plan;
-    kvk_status status = prepare(b, b->kind->bits, plan, &b->kernels, err);
+    kvk_status status = bench_prepare(b, plan, &b->kernels, err);
     return status ? status : make_workspace(b, err);
 }
 
@@ -261,6 +267,7 @@ kvk_status bench_open(struct bench *b, const struct device *device, const struct
     b->host = device_is_host(device);
     b->kind = kind;
     b->shape = *shape;
+    b->references = cli_alloc(BENCH_REFERENCES, sizeof *b->references);
     uint64_t state = shape->seed;
     kvk_status status = prepare_all(b, err);
     if (status)
@@ -293,5 +300,6 @@ void bench_close(struct bench *b)
     free(b->query.chunk);
     free(b->key.chunk);
     free(b->value.chunk);
+    bench_references_free(b);
     memset(b, 0, sizeof *b);
 }

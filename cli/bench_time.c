@@ -72,18 +72,18 @@ static double median_of(const double *ms, long n)
     return n % 2 ? ms[n / 2] : (ms[n / 2 - 1] + ms[n / 2]) / 2;
 }
 
-kvk_status bench_unit_times(struct bench_unit *unit, long repeats, struct bench_times *out,
-                            kvk_error *err)
+kvk_status bench_unit_paced(struct bench_unit *unit, long repeats, enum bench_pace pace,
+                            struct bench_times *out, kvk_error *err)
 {
     double *ms = cli_alloc((size_t)repeats, sizeof *ms), sustained = 0;
     kvk_status status = unit->launches ? KVK_OK : choose_launches(unit, err);
     if (!status)
         status = bench_graph_capture(unit, err);
-    if (!status && unit->graph) {
+    if (!status && unit->graph && pace != BENCH_RESTED) {
         status = time_all(unit, repeats, 0, ms, err);
         sustained = median_of(ms, repeats);
     }
-    if (!status)
+    if (!status && (!unit->graph || pace != BENCH_AT_ONCE))
         status = time_all(unit, repeats, unit->graph ? RESTS : 0, ms, err);
     *out = (struct bench_times){
         median_of(ms, repeats), ms[0], ms[repeats - 1], sustained, repeats, unit->launches,
@@ -94,10 +94,21 @@ kvk_status bench_unit_times(struct bench_unit *unit, long repeats, struct bench_
     return status;
 }
 
+kvk_status bench_unit_times(struct bench_unit *unit, long repeats, struct bench_times *out,
+                            kvk_error *err)
+{
+    return bench_unit_paced(unit, repeats, BENCH_BOTH, out, err);
+}
+
 static kvk_status launch_set(void *data, long i, kvk_stream stream, kvk_error *err)
 {
     const struct bench *b = data;
     return b->kind->launch(b, i % b->sets, stream, err);
+}
+
+struct bench_unit bench_unit_of(const struct bench *b, const struct device *device)
+{
+    return (struct bench_unit){device, launch_set, (void *)(uintptr_t)b, 0, NULL};
 }
 
 int bench_passed(const struct bench_result *r)
@@ -110,10 +121,8 @@ double bench_gbs(const struct bench_result *r)
     return r->times.median > 0 ? (r->work.read + r->work.written) / r->times.median * 1e-6 : 0;
 }
 
-kvk_status bench_measure(const struct bench *b, const struct device *device, long repeats,
-                         struct bench_result *out, kvk_error *err)
+kvk_status bench_check(const struct bench *b, struct bench_result *out, kvk_error *err)
 {
-    struct bench_unit unit = {device, launch_set, (void *)(uintptr_t)b, 0, NULL};
     double copy_gbs = out->copy_gbs;
     *out = (struct bench_result){.copy_gbs = copy_gbs};
     out->kernel = KVK_INIT(struct kvk_kernel_info);
@@ -121,9 +130,14 @@ kvk_status bench_measure(const struct bench *b, const struct device *device, lon
     kvk_status status =
         b->dense ? kvk_kernel(b->dense, KVK_UNIFIED, &out->kernel, err)
                  : kvk_kernel(b->kernels, (kvk_kind_bits)b->kind->bits, &out->kernel, err);
-    if (!status)
-        status = b->kind->verify(b, &out->verdict, err);
-    if (status || !bench_passed(out))
-        return status;
-    return bench_unit_times(&unit, repeats, &out->times, err);
+    return status ? status : b->kind->verify(b, &out->verdict, err);
+}
+
+kvk_status bench_measure(const struct bench *b, const struct device *device, long repeats,
+                         struct bench_result *out, kvk_error *err)
+{
+    struct bench_unit unit = bench_unit_of(b, device);
+    kvk_status status = bench_check(b, out, err);
+    return status || !bench_passed(out) ? status
+                                        : bench_unit_times(&unit, repeats, &out->times, err);
 }

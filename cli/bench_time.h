@@ -32,6 +32,9 @@ struct bench_times {
 /* One untimed run, then `repeats` timed ones (at least one), with graphs once without and once with rests. launches of `unit` 0: as
 ** many as take about 10 ms, 2 to 50 (host: 1). */
 kvk_status bench_unit_times(struct bench_unit *unit, long repeats, struct bench_times *out, kvk_error *err);
+/* The same by one of the two ways alone; without rests `sustained` is the median too. */
+enum bench_pace { BENCH_BOTH, BENCH_RESTED, BENCH_AT_ONCE };
+kvk_status bench_unit_paced(struct bench_unit *unit, long repeats, enum bench_pace pace, struct bench_times *out, kvk_error *err);
 
 struct bench_result {
     struct bench_verdict verdict;
@@ -41,6 +44,10 @@ struct bench_result {
     double copy_gbs; /* read + written, measured in the same process the same way */
 };
 
+/* Launches of a bench, its sets in turn. */
+struct bench_unit bench_unit_of(const struct bench *b, const struct device *device);
+/* All but the times: what the kernel is, what a launch moves, and the verdict. */
+kvk_status bench_check(const struct bench *b, struct bench_result *out, kvk_error *err);
 /* Verifies, then times. A verdict that fails leaves times zero. */
 kvk_status bench_measure(const struct bench *b, const struct device *device, long repeats, struct bench_result *out,
                          kvk_error *err);

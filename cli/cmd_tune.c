@@ -43,7 +43,7 @@ struct tuning {
     struct device device;
     const struct gen_api *api;
     struct tuned_table table;
-    int shapes;
+    int shapes, unsaved; /* unsaved: the table could not be written, and nothing more is timed */
 };
 
 enum {
@@ -165,14 +165,48 @@ static void note_of(const struct tuning *t, const struct bench *b, const struct 
             *c = ' ';
 }
 
+static char *table_path(const struct tuning *t)
+{
+    return cli_format("%s/tuned/%s.lua", t->o->output, t->device.info.target);
+}
+
+static void save(struct tuning *t)
+{
+    char *path = table_path(t), *folder = cli_format("%s/tuned", t->o->output);
+    mkdir(t->o->output, 0777);
+    mkdir(folder, 0777);
+    int failed = tune_save(path, &t->table);
+    if (failed)
+        cli_message("%s: %s", path, strerror(failed));
+    t->unsaved = failed != 0;
+    free(path);
+    free(folder);
+}
+
+/* A shape's outcome into the table, and that to the file before anything is said: who reads that a
+** shape is done may stop the rest. */
+static void keep(struct tuning *t, const struct bench *b, const char *spec_text,
+                 const struct tune_found *found)
+{
+    struct tuned_row row;
+    tune_row(b, spec_text, &row);
+    row.plan = found->best;
+    note_of(t, b, found, &row);
+    tune_merge(&t->table, &row);
+    t->shapes++;
+    if (!t->o->dry)
+        save(t);
+}
+
 static void report(const struct bench *b, const struct tune_found *found)
 {
     char plan[TUNED_PLAN_BYTES];
     tuned_plan_format(&found->best, plan, sizeof plan);
-    printf("%s %s %s head size %ld gqa %ld: %d plans timed, %d not possible, %d wrong; by rule "
-           "%.3f us, ",
-           b->kind->name, b->shape.preset, b->shape.layout, b->shape.head_size, b->shape.gqa,
-           found->tried, found->refused, found->wrong, 1e3 * found->rule_ms);
+    printf(
+        "%s %s %s head size %ld gqa %ld: %d plans timed, %d of them left early, %d not possible, "
+        "%d wrong; by rule %.3f us, ",
+        b->kind->name, b->shape.preset, b->shape.layout, b->shape.head_size, b->shape.gqa,
+        found->tried, found->left, found->refused, found->wrong, 1e3 * found->rule_ms);
     if (*plan)
         printf("%s %.3f us\n", plan, 1e3 * found->best_ms);
     else
@@ -184,7 +218,6 @@ static int tune_shape(struct tuning *t, const struct bench_shape *shape, const c
 {
     struct bench b;
     struct tune_found found;
-    struct tuned_row row;
     kvk_error err = {0};
     kvk_status status = bench_open(&b, &t->device, t->o->kind, shape,
                                    device_is_host(&t->device) ? 1 : (size_t)512 << 20, &err);
@@ -192,12 +225,8 @@ static int tune_shape(struct tuning *t, const struct bench_shape *shape, const c
         status = tune_search(&b, &t->device, t->o->repeats, (int)t->o->most,
                              (double)t->o->margin / 100, &found, &err);
     if (!status) {
+        keep(t, &b, spec_text, &found);
         report(&b, &found);
-        tune_row(&b, spec_text, &row);
-        row.plan = found.best;
-        note_of(t, &b, &found, &row);
-        tune_merge(&t->table, &row);
-        t->shapes++;
     } else {
         cli_error(shape->preset, &err);
     }
@@ -225,7 +254,7 @@ static enum cli_exit tune_spec(struct tuning *t, const char *spec)
             layouts[count++] = word;
     for (int l = 0; l < count; l++)
         for (int h = 0; h < o->head_sizes.count; h++)
-            for (int g = 0; g < o->gqas.count; g++) {
+            for (int g = 0; g < o->gqas.count && !t->unsaved; g++) {
                 struct bench_shape shape = o->shape;
                 shape.preset = spec;
                 shape.layout = layouts[l];
@@ -241,26 +270,6 @@ static enum cli_exit tune_spec(struct tuning *t, const char *spec)
     return code;
 }
 
-static char *table_path(const struct tuning *t)
-{
-    return cli_format("%s/tuned/%s.lua", t->o->output, t->device.info.target);
-}
-
-static int save(struct tuning *t)
-{
-    char *path = table_path(t), *folder = cli_format("%s/tuned", t->o->output);
-    mkdir(t->o->output, 0777);
-    mkdir(folder, 0777);
-    int failed = tune_save(path, &t->table);
-    if (failed)
-        cli_message("%s: %s", path, strerror(failed));
-    else
-        printf("%s: %d rows\n", path, t->table.count);
-    free(path);
-    free(folder);
-    return failed;
-}
-
 static enum cli_exit tune(struct tuning *t)
 {
     kvk_error err = {0};
@@ -270,11 +279,13 @@ static enum cli_exit tune(struct tuning *t)
         cli_error("tuned table", &err);
         code = CLI_USAGE;
     }
-    free(path);
-    for (int i = 0; i < t->o->nspecs && code != CLI_USAGE && code != CLI_DEVICE; i++)
+    for (int i = 0; i < t->o->nspecs && code != CLI_USAGE && code != CLI_DEVICE && !t->unsaved; i++)
         code = cli_exit_worse(code, tune_spec(t, t->o->specs[i]));
-    if (t->shapes && !t->o->dry && save(t))
+    if (t->unsaved)
         code = cli_exit_worse(code, CLI_USAGE);
+    else if (t->shapes && !t->o->dry)
+        printf("%s: %d rows\n", path, t->table.count);
+    free(path);
     tuned_free(&t->table);
     return code;
 }

@@ -13,13 +13,24 @@ struct tune_found {
     struct bench_result rule_run;  /* by rules alone */
     double rule_ms, best_ms;       /* the two in turns, at the end */
     int tried, refused, wrong;     /* plans: timed, not possible, with a wrong output */
+    int left;                      /* of those timed: so slow that a few repeats were enough */
 };
 
 /* Times plans of an open bench: from the rules' plan on, one field at a time, until no field helps, at most `most` plans. Each is
-** verified before it is timed. A plan is better if it is faster by `margin` (0.02 = 2 %), in turns with the rules' plan at the
-** end. */
+** verified before it is timed, and left early if it is far slower than the best so far. A plan is better if it is faster by
+** `margin` (0.02 = 2 %), in turns with the rules' plan at the end. */
 kvk_status tune_search(struct bench *b, const struct device *device, long repeats, int most, double margin,
                        struct tune_found *out, kvk_error *err);
+
+/* ---- tune_ahead.c ---- */
+enum { TUNE_PLANS = 256, TUNE_THREADS_MOST = 16 };
+struct tune_plans {
+    char text[TUNE_PLANS][TUNED_PLAN_BYTES];
+    int count;
+};
+/* Makes the kernels of these plans, `threads` at a time, so that bench_replan finds them made. Says so on stderr. */
+void tune_ahead(const struct bench *b, const struct tune_plans *plans, int threads);
+int tune_threads(void); /* as many as there are CPUs, TUNE_THREADS_MOST at most */
 
 /* ---- tune_table.c ---- */
 /* The row of a bench's shape; its plan is empty. */

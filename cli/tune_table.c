@@ -43,7 +43,8 @@ static int by_match(const void *one, const void *other)
                          by_size(a->value_head_size, b->value_head_size),
                          by_size(a->gqa, b->gqa),
                          by_size(a->page, b->page),
-                         by_word(a->dtype, b->dtype)};
+                         by_word(a->dtype, b->dtype),
+                         strcmp(a->options, b->options)}; /* "any" fits more than "" */
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         if (order[i])
             return order[i];
@@ -115,6 +116,7 @@ static void put_row(FILE *out, const struct tuned_row *row)
     put_size(out, "gqa", row->gqa);
     put_size(out, "page", row->page);
     put_word(out, "dtype", row->dtype);
+    put_word(out, "options", row->options);
     fprintf(out, ",\n    plan = { ");
     for (int i = 0; i < PLAN_FIELDS; i++)
         if (row->plan.value[i] != TUNED_RULE) {

@@ -216,6 +216,7 @@ set(KVKILN_CLI_SOURCES
   cli/sample.c
   cli/slots.c
   cli/slots_native.c
+  cli/tune_ahead.c
   cli/tune_search.c
   cli/tune_table.c)
 

@@ -49,7 +49,8 @@ static int row_matches(const struct tuned_row *row, const struct gen_request *r)
     tuned_codec(r->spec_text, "key", key, sizeof key);
     tuned_codec(r->spec_text, "value", value, sizeof value);
     return same_word(row->kind, r->kind) && same_word(row->layout, r->layout) &&
-           same_word(row->key, key) && same_word(row->value, value) &&
+           (!r->options || *row->options) && same_word(row->key, key) &&
+           same_word(row->value, value) &&
            same_word(row->dtype, r->dtype == KVK_FLOAT16 ? "fp16" : "bf16") &&
            same_size(row->head_size, r->head_size) && same_size(row->gqa, r->gqa) &&
            same_size(row->value_head_size,

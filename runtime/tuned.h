@@ -8,8 +8,9 @@
 **     { kind = "decode", layout = "soa", key = "codebook4", value = "affine4", head_size = 128, gqa = 4,
 **       plan = { warps = 4, min_ctas = 3 }, note = "..." },
 **
-** The first row whose fields all equal a request's decides; a field that a row leaves out equals everything. Part of both
-** libraries and of the command line: nothing here needs the generator.
+** The first row whose fields all equal a request's decides; a field that a row leaves out equals everything, but for `options`:
+** a row is for kernels without options (soft cap, ALiBi), which are what tune measures, unless it says options = "any". Part of
+** both libraries and of the command line: nothing here needs the generator.
 */
 #ifndef KVKILN_TUNED_H
 #define KVKILN_TUNED_H
@@ -30,9 +31,9 @@ struct tuned_plan {
     int value[PLAN_FIELDS];
 };
 
-/* What a row matches ("" and 0: everything), and what it sets. */
+/* What a row matches ("" and 0: everything; options "": kernels without), and what it sets. */
 struct tuned_row {
-    char kind[12], layout[12], key[20], value[20], dtype[8];
+    char kind[12], layout[12], key[20], value[20], dtype[8], options[8];
     int head_size, value_head_size, gqa, page;
     struct tuned_plan plan;
     char note[128];

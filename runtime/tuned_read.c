@@ -167,6 +167,7 @@ static const struct column {
     SIZE(value_head_size),
     SIZE(gqa),
     SIZE(page),
+    WORD(options, "any"),
     WORD(note, ""),
 #undef WORD
 #undef SIZE
@@ -174,7 +175,7 @@ static const struct column {
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
 static const char keys[] =
-    "kind, layout, key, value, dtype, head_size, value_head_size, gqa, page, plan, note";
+    "kind, layout, key, value, dtype, head_size, value_head_size, gqa, page, options, plan, note";
 
 static int is_word(const char *words, const char *text, size_t length)
 {

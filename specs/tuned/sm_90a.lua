@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Put together by hand, not written by `kvkiln tune`: notes are microseconds of `bench suite` on an NVIDIA H200 at 7150ad8
 -- (docs/suite-h200.md), 16 sequences of 32,768 tokens and 8 KV heads, bf16. What the rules choose is chosen here as well: these
--- shapes keep it when rules change. Images, warps and the assembler's options are left to the rules, because kernels
--- with options (soft cap, ALiBi), which match these rows as well, want others.
+-- shapes keep it when rules change. Images, warps and the assembler's options are left to the rules. Kernels with options
+-- (soft cap, ALiBi) match no row of this table: rules alone decide for them.
 return {
     { kind = "decode", key = "codebook4", value = "affine4", head_size = 128, value_head_size = 128, gqa = 1, page = 16,
       plan = { narrow = 1, spread_tables = 1 }, note = "soa 140.4, native 141.1, aos 141.8" },

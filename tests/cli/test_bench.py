@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`kvkiln bench suite` on the host, what it writes, and the plots of it. TAP on stdout."""
+import glob
 import json
 import os
 import re
@@ -101,7 +102,8 @@ def plots_are_made_of_a_suite():
 
 def tuning_keeps_what_is_there_and_what_is_faster():
     target = json.loads(kvkiln("bench", "decode", *TINY, "--json").stdout)["target"]
-    folder, others = f"{TEMP}/tuning/tuned", ['kind = "unified", gqa = 3', 'kind = "decode"', 'kind = "decode", key = "e4m3", gqa = 9']
+    folder = f"{TEMP}/tuning/tuned"
+    others = ['kind = "unified", gqa = 3', 'kind = "decode", options = "any"', 'kind = "decode"', 'kind = "decode", key = "e4m3", gqa = 9']
     os.makedirs(folder)
     path = f"{folder}/{target}.lua"
     with open(path, "w", encoding="utf-8") as file:
@@ -117,18 +119,92 @@ def tuning_keeps_what_is_there_and_what_is_faster():
     starts = re.findall(r"^  \{ (kind = .*),$", after, re.M)
     mine = [s for s in starts if "codebook4" in s]
     assert len(mine) == (0 if "nothing faster" in done.stdout else 1), (starts, done.stdout)
-    assert after.count('note = "kept"') == 3
-    assert [s for s in starts if s not in mine] == [others[2], others[1], others[0]], starts  # what fits more stands behind
+    assert after.count('note = "kept"') == 4
+    assert [s for s in starts if s not in mine] == [others[3], others[2], others[1], others[0]], starts  # what fits more stands behind
     if mine:
         assert starts[0] == mine[0] == ('kind = "decode", key = "codebook4", value = "affine4", layout = "soa", head_size = 64, '
                                         'value_head_size = 64, gqa = 4, page = 16, dtype = "bf16"'), starts
     kvkiln(*tune, "--margin", "100")  # nothing is that much faster: the row goes
     again = open(path, encoding="utf-8").read()
-    assert "codebook4" not in again and again.count('note = "kept"') == 3
-    assert "warps 8  # tuned/" in kvkiln("explain", "turboquant_k8v4", "--target", target, "--gqa", "9", "--specs", f"{TEMP}/tuning").stdout
+    assert "codebook4" not in again and again.count('note = "kept"') == 4
+    explain = ("explain", "turboquant_k8v4", "--target", target, "--specs", f"{TEMP}/tuning", "--gqa", "9")
+    places = [re.search(r"^warps 8  # tuned/.*:(\d+)", kvkiln(*explain, "--options", options).stdout, re.M).group(1)
+              for options in ("none", "soft_cap", "alibi")]
+    assert int(places[0]) < int(places[1]) and places[1] == places[2], places  # the row that says "any" is for those with options
     with open(path, "a", encoding="utf-8") as file:
         file.write("os.exit()")
     assert ": table: os: accepted nothing behind the table" in kvkiln(*tune, code=2).stderr
+
+
+SMALL = ("tune", "turboquant_4bit_nc", "--device", "host", "--layout", "soa", "--head-size", "64")
+
+
+def a_stopped_tuning_keeps_what_was_done():
+    """The rows that are there before say old: that of a finished shape is replaced or taken out, and only that."""
+    target = json.loads(kvkiln("bench", "decode", *TINY, "--json").stdout)["target"]
+    os.makedirs(f"{TEMP}/stopped/tuned")
+    path = f"{TEMP}/stopped/tuned/{target}.lua"
+    shape = ('kind = "decode", key = "codebook4", value = "affine4", layout = "soa", head_size = 64, value_head_size = 64, gqa = %d, '
+             'page = 16, dtype = "bf16"')
+    with open(path, "w", encoding="utf-8") as file:
+        for at, gqa in enumerate((1, 3, 4)):
+            file.write(f'{"" if at else "return {"}\n{{ {shape % gqa}, plan = {{ warps = 8 }}, note = "old {gqa}" }},')
+        file.write("\n}\n")
+    command = (*SMALL, "--kv-heads", "2", "--context", "1x64+2x40", "--gqa", "1,3,4", "--plans", "3", "--output", f"{TEMP}/stopped")
+    with subprocess.Popen([KVKILN, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=TEMP) as tuning:
+        done = next((line for line in tuning.stdout if " gqa 1: " in line), "")
+        tuning.kill()
+    assert "3 plans timed, " in done and " 0 wrong" in done, done
+    after = open(path, encoding="utf-8").read()
+    assert after.endswith("\n}\n") and 'note = "old 1"' not in after and 'note = "old 4"' in after, after
+    explained = kvkiln("explain", "turboquant_4bit_nc", "--target", target, "--layout", "soa", "--head-size", "64", "--gqa", "4", "--specs",
+                       f"{TEMP}/stopped").stdout
+    assert "warps 8  # tuned/" in explained, explained
+
+
+def a_table_that_cannot_be_written_ends_the_tuning():
+    os.makedirs(f"{TEMP}/unwritten")
+    os.symlink("nowhere", f"{TEMP}/unwritten/tuned")  # no file is there, and none can be made
+    done = kvkiln(*SMALL, "--kv-heads", "1", "--context", "1x64", "--gqa", "1,4", "--plans", "1", "--output", f"{TEMP}/unwritten", code=2)
+    assert "unwritten/tuned/" in done.stderr and " gqa 1: " in done.stdout and " gqa 4: " not in done.stdout, done
+
+
+def plans_are_compiled_ahead_and_no_others():
+    if (os.cpu_count() or 1) < 2:
+        raise Skip("one core: nothing is compiled beside another")
+    cache = f"{TEMP}/cache-of-tune"
+
+    def made():
+        return sum(b"decode.turboquant_4bit_nc" in open(path, "rb").read() for path in glob.glob(f"{cache}/*.kvko"))
+    command = (*SMALL, "--kv-heads", "1", "--context", "1x64", "--plans", "4", "--dry-run")
+    with subprocess.Popen([KVKILN, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=TEMP,
+                          env=dict(os.environ, KVKILN_CACHE_DIR=cache)) as tuning:
+        lines, first = [], 0
+        for line in tuning.stderr:
+            lines.append(line)
+            if line.startswith("kvkiln: narrow=0 "):
+                first = made()
+    assert first == made() == 4, (first, made(), lines)  # the rules' plan, and three that were tried
+    tried = [line.split()[1] for line in lines]
+    assert tried[:5] == ["(rules)", "compiling", "narrow=0", "narrow=2", "narrow=3"], lines
+    assert "compiling 3 plans, " in lines[1], lines
+
+
+def plans_that_are_far_slower_are_left_early():
+    command = (*SMALL, "--kv-heads", "1", "--context", "1x256", "--plans", "5", "--dry-run")
+    assert " 0 of them left early, " in kvkiln(*command, "--repeats", "3").stdout  # few repeats are all of them
+    for _ in range(3):  # other work on this machine may hide that four tiles of query rows take thrice the time
+        done = kvkiln(*command)
+        plans = re.findall(r"^kvkiln: (\S+) +([\d.]+) us  (.*)$", done.stderr, re.M)
+        best, left = float(plans[0][1]), 0
+        for _, time, what in plans[1:]:
+            left += "left early" in what
+            assert "left early" not in what or float(time) > 1.5 * best, plans
+            best = min(best, float(time)) if "faster" in what else best
+        assert f" {left} of them left early, " in done.stdout, done.stdout
+        if left:
+            return
+    assert False, "no plan was left early"
 
 
 def tuning_refuses_what_it_cannot_do():
@@ -140,7 +216,9 @@ def tuning_refuses_what_it_cannot_do():
     kvkiln("tune", "bf16", "--device", "host", "--layout", "soa", code=2)
 
 
-TESTS = [tuning_keeps_what_is_there_and_what_is_faster, tuning_refuses_what_it_cannot_do,
+TESTS = [tuning_keeps_what_is_there_and_what_is_faster, a_stopped_tuning_keeps_what_was_done,
+         a_table_that_cannot_be_written_ends_the_tuning, plans_are_compiled_ahead_and_no_others,
+         plans_that_are_far_slower_are_left_early, tuning_refuses_what_it_cannot_do,
          suite_runs_every_group_on_the_host, suite_stops_when_its_time_is_up, suite_refuses_what_it_cannot_do,
          rows_of_a_layout_that_is_missing_are_no_failure, plots_are_made_of_a_suite]
 

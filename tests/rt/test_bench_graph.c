@@ -154,9 +154,22 @@ static void graphs_are_timed_with_and_without_rests(void **state)
     struct bench_times t;
     kvk_error err = {0};
     double begun = now_ms();
+    int both = fake->calls, one;
     assert_int_equal(bench_unit_times(&unit, 3, &t, &err), KVK_OK);
+    both = fake->calls - both;
     assert_true(t.graph && t.sustained > 0 && t.low > 0 && t.low <= t.median && t.median <= t.high);
     assert_true(now_ms() - begun >= 3 * 3 * t.low * (double)t.launches);
+    calls.count = 0;
+    begun = now_ms();
+    assert_int_equal(bench_unit_paced(&unit, 3, BENCH_RESTED, &t, &err), KVK_OK);
+    assert_true(t.graph && t.sustained == 0 && t.low > 0 && t.repeats == 3);
+    assert_true(now_ms() - begun >= 3 * 3 * t.low * (double)t.launches);
+    calls.count = 0;
+    one = fake->calls;
+    assert_int_equal(bench_unit_paced(&unit, 3, BENCH_AT_ONCE, &t, &err), KVK_OK);
+    assert_true(t.graph && t.sustained > 0 && t.sustained == t.median);
+    one = fake->calls - one; /* by one way alone: four units instead of eight */
+    assert_true(one > 0 && one < both);
     device.info.device = "hip:0";
     unit.body = nothing;
     assert_int_equal(bench_unit_times(&unit, 3, &t, &err), KVK_OK);

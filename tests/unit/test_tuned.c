@@ -43,7 +43,7 @@ static void rejects(const char *text, const char *message)
     assert_int_equal(table.count, 0);
 }
 
-#define KEYS "kind, layout, key, value, dtype, head_size, value_head_size, gqa, page, plan, note"
+#define KEYS "kind, layout, key, value, dtype, head_size, value_head_size, gqa, page, options, plan, note"
 
 static void what_is_no_table_is_refused_with_its_line(void **state)
 {
@@ -84,6 +84,8 @@ static void what_is_no_table_is_refused_with_its_line(void **state)
     rejects("return { { kind = \"decode\" plan = {} } }", "t.lua:1: row: plan: accepted ,");
     rejects("return { { kind = decode, plan = {} } }",
             "t.lua:1: kind: decode: accepted decode|unified");
+    rejects("return { { kind = \"decode\", options = \"none\", plan = {} } }",
+            "t.lua:1: options: none: accepted any");
     rejects("return { { kind = \"decode\", plan = {}, note = [[x]] } }",
             "t.lua:1: note: [: accepted a string of at most 127 bytes");
 }
@@ -248,6 +250,35 @@ static void the_first_row_that_fits_decides(void **state)
     assert_int_equal(tuned_match(&table, &r)->line, 2);
     table.count = 0;
     assert_null(tuned_match(&table, &r));
+    tuned_free(&table);
+}
+
+/* What a row says was measured without options, unless it says otherwise. */
+static void rows_are_for_kernels_without_options(void **state)
+{
+    static const char text[] =
+        "return {\n"
+        "{ kind = \"decode\", plan = { warps = 8 } },\n"
+        "{ kind = \"decode\", gqa = 8, options = \"any\", plan = { warps = 4 } },\n"
+        "{ kind = \"unified\", options = \"any\", plan = { warps = 2 } },\n}";
+    struct gen_request r = request();
+    struct tuned_table table;
+    (void)state;
+    assert_int_equal(tuned_read("t.lua", text, sizeof text - 1, &table, NULL), KVK_OK);
+    assert_int_equal(tuned_match(&table, &r)->line, 2);
+    r.gqa = 8;
+    assert_int_equal(tuned_match(&table, &r)->line, 2);
+    r.kind = "unified";
+    assert_int_equal(tuned_match(&table, &r)->line, 4);
+    for (unsigned options = 1; options <= KVK_ALL_OPTIONS; options++) {
+        r = request();
+        r.options = options;
+        assert_null(tuned_match(&table, &r));
+        r.gqa = 8;
+        assert_int_equal(tuned_match(&table, &r)->line, 3);
+        r.kind = "unified";
+        assert_int_equal(tuned_match(&table, &r)->line, 4);
+    }
     tuned_free(&table);
 }
 
@@ -512,6 +543,7 @@ int main(void)
         cmocka_unit_test(every_word_of_a_row_is_one_of_its_field),
         cmocka_unit_test(every_prefix_of_a_table_is_refused),
         cmocka_unit_test(the_first_row_that_fits_decides),
+        cmocka_unit_test(rows_are_for_kernels_without_options),
         cmocka_unit_test(codecs_have_words),
         cmocka_unit_test(plans_have_one_text),
         cmocka_unit_test(a_plan_is_part_of_the_key),
