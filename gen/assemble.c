@@ -24,6 +24,10 @@ extern char **environ;
 
 #define QUICK "-Ofc=min" /* quicker compilation, from CUDA 13.0 on; older ones refuse it by name */
 
+/* Beside a driver nvJitLink keeps what it made in the driver's cache under HOME, and what comes from there differs in bytes:
+** objects would not be the same twice, and kvkiln has a cache of its own. Releases that do not know the option go without it. */
+#define NO_CACHE "-no-cache"
+
 /* ---- nvJitLink ---- */
 
 enum { NVJITLINK_PTX = 2 };
@@ -85,13 +89,23 @@ static char *jit_log(struct jit *j, int (*size)(void *, size_t *), int (*get)(vo
     return text;
 }
 
+static int jit_create(struct jit *j, const char **options, uint32_t n)
+{
+    int failed = j->create(&j->handle, n, options);
+    if (failed && j->handle)
+        j->destroy(&j->handle);
+    if (failed)
+        j->handle = NULL;
+    return !failed;
+}
+
 static kvk_status jit_run(struct jit *j, const char *ptx, const char *arch, int quick, void **cubin,
                           size_t *bytes, char **report, kvk_error *err)
 {
     char option[48];
     snprintf(option, sizeof option, "-arch=%s", arch);
-    const char *options[] = {option, quick ? "-Xptxas=" QUICK : "-O3", "-verbose"};
-    if (j->create(&j->handle, 3, options))
+    const char *options[] = {option, quick ? "-Xptxas=" QUICK : "-O3", "-verbose", NO_CACHE};
+    if (!jit_create(j, options, 4) && !jit_create(j, options, 3))
         return ERR(err, KVK_E_COMPILE, "nvJitLink does not accept -arch=%s", arch);
     int rc =
         j->add(j->handle, NVJITLINK_PTX, ptx, strlen(ptx) + 1, "kernel.ptx"); /* with its NUL */

@@ -95,6 +95,8 @@ size_t plan_print(const struct plan *p, char *text, size_t cap)
             }
         }
         put_field(&t, p, "min_ctas", p->min_ctas);
+        if (p->kind == KIND_DECODE)
+            put_field(&t, p, "join_passes", plan_join_passes(p));
         if (p->neighbours)
             put_field(&t, p, "neighbours", p->neighbours);
         put_field(&t, p, "quick", p->quick);

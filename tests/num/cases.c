@@ -448,6 +448,31 @@ static void add_images(struct list *list)
         }
 }
 
+/* Decode by pairs of CTAs, of plans that join their warps' sums at once and in two halves (wide heads of few bits, many rows). */
+static void add_pairs(struct list *list)
+{
+    static const int shapes[][2] = {{128, 4}, {256, 4}, {256, 1}, {64, 24}, {128, 24}};
+    int turn = 0;
+
+    for (int s = 0; s < ref_spec_count(); s++)
+        for (enum ref_layout layout = REF_AOS; layout <= REF_NATIVE; layout++) {
+            if (!has_layout(ref_spec_at(s), layout))
+                continue;
+            for (int i = 0; i < 5; i++, turn++) {
+                struct num_model m = {.spec = ref_spec_at(s),
+                                      .layout = layout,
+                                      .d = shapes[i][0],
+                                      .dv = shapes[i][0],
+                                      .gqa = shapes[i][1],
+                                      .kv_heads = 4,
+                                      .page = 16,
+                                      .dtype = dtypes[turn % DTYPES]};
+                m.dequant_dtype = m.dtype;
+                add(list, &m, "decode_by_pairs", check_decode_by_pairs, 0, FAULT_NONE, 0);
+            }
+        }
+}
+
 /* KV heads as CTAs share them out: one, an odd number, as many as a CTA takes, more. */
 static void add_heads(struct list *list)
 {
@@ -670,6 +695,7 @@ struct num_case *num_cases(int full, size_t *count)
     add_native_codecs(&list);
     add_heads(&list);
     add_images(&list);
+    add_pairs(&list);
     add_values(&list);
     add_e4m3_queries(&list);
     add_fp8(&list);

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { NUM_MAX_SEQUENCES = 48, NUM_TEXT = 640 };
+enum { NUM_MAX_SEQUENCES = 96, NUM_TEXT = 640 };
 
 /* What a negative control breaks, on the kernel's side only. */
 enum num_fault {
@@ -119,7 +119,7 @@ void spec_folder_remove(char *folder);
 void spec_file_write(const char *folder, const struct ref_spec *spec);
 
 /* --- the cases --- */
-num_body check_store, check_dequant, check_decode, check_decode_by_images, check_unified, check_options, check_query_tokens,
+num_body check_store, check_dequant, check_decode, check_decode_by_images, check_decode_by_pairs, check_unified, check_options, check_query_tokens,
     check_query_lengths, check_merge, check_copy, check_convert_aos, check_convert_soa,
     check_convert_native, check_drafts, check_fp8, check_tiled, check_million, graph_tiled;
 num_body prop_page_permutation, prop_splits, prop_dominant_key, prop_equal_keys, prop_linear_in_v,
