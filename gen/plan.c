@@ -101,7 +101,6 @@ static void plan_operands(struct plan *p)
                  p->held_masks
                      ? "a mask in a register lets one instruction mask a code and set its exponent"
                      : "constants cost nothing");
-    plan_neighbours(p);
     plan_because(
         p, "value_operand", "%s",
         p->powers ? powers
@@ -512,6 +511,7 @@ static void plan_attend(struct plan *p)
     plan_sums(p);
     plan_quick(p);
     plan_settle(p);
+    plan_neighbours(p);
 }
 
 static kvk_status refuse(const struct plan *p, kvk_error *err, const char *field, int value,

@@ -10,9 +10,14 @@ void plan_neighbours(struct plan *p)
 {
     unsigned flags = p->target->flags;
     bool joins = p->kind == KIND_DECODE && flags & TF_LAST_JOINS;
-    p->neighbours = !joins ? 0 : flags & TF_CLUSTER ? CLUSTER_CTAS : 1;
-    plan_because(p, "neighbours", "%s",
-                 p->neighbours > 1
-                     ? "two splits meet in the shared memory of a cluster: no second launch"
-                     : "the last CTA of a row's splits joins them where they are few");
+    bool halves =
+        p->images && plan_join_passes(p) >
+                         1; /* a mate's first half is not there any more when rows are joined */
+    p->neighbours = !joins ? 0 : flags & TF_CLUSTER && !halves ? CLUSTER_CTAS : 1;
+    plan_because(
+        p, "neighbours", "%s",
+        p->neighbours > 1 ? "two splits meet in the shared memory of a cluster: no second launch"
+        : halves
+            ? "a row's sums go through shared memory in two halves, which two CTAs cannot share"
+            : "the last CTA of a row's splits joins them where they are few");
 }

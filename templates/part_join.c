@@ -273,8 +273,6 @@ void attend_join(struct kb *k, const struct attend *a, const struct attend_sums 
     }
     j.single = kb_icmpi(K, KB_EQ, to->mates ? to->mates->parts : to->count, 1);
     for (j.pass = 0; j.pass < passes; j.pass++) {
-        if (to->mates) /* the rows of all mates, in every pass: write_phases sets it in the last */
-            j.phase = kb_i32(K, OWN);
         if (j.pass)
             barrier(K, to);
         else

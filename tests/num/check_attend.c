@@ -69,18 +69,26 @@ void check_decode_by_images(struct num_run *run, const struct num_case *c)
     check_decode(run, c);
 }
 
-/* So many sequences that a launch gives each two CTAs, which join theirs in the shared memory of a cluster. How many KV heads
-** a CTA takes is the launch's choice: for one, two and four of them one of these numbers is right. */
-static void decode_in_pairs(struct num_run *run, const struct num_case *c, int sequences)
+/* So many sequences that a launch gives each two CTAs, which join theirs in the shared memory of a cluster: a CTA takes all KV
+** heads of a sequence. Lengths of two steps and more. */
+void check_decode_by_pairs(struct num_run *run, const struct num_case *c)
 {
-    uint64_t seed = num_case_seed(run, c) + (uint64_t)sequences;
+    struct kvk_device_info info = KVK_INIT(struct kvk_device_info);
+    kvk_error err = {0};
+    uint64_t seed = num_case_seed(run, c);
     struct num_random r = num_random(seed, 9);
     int lengths[NUM_MAX_SEQUENCES];
     struct world w;
     struct attention a = {.w = &w};
+    int sequences;
 
+    num_gpus_only(run, "hosts and simulated GPUs have no clusters");
+    num_ok(run, kvk_device(run->ctx, &info, &err), &err, "kvk_device");
+    sequences = info.multiprocessors * 2 / 5;
+    if (sequences < 1 || sequences > NUM_MAX_SEQUENCES)
+        num_fail(run, "no case for %d multiprocessors", info.multiprocessors);
     for (int s = 0; s < sequences; s++)
-        lengths[s] = s % 11 == 3 ? s % 2 : 900 + num_below(&r, 900);
+        lengths[s] = s % 11 == 3 ? s % 2 : 280 + num_below(&r, 300);
     world_make(run, &w, &c->model,
                &(struct world_options){.lengths = lengths,
                                        .sequences = sequences,
@@ -93,22 +101,6 @@ static void decode_in_pairs(struct num_run *run, const struct num_case *c, int s
     attention_query(run, &a, seed + 2);
     attention_call(run, &a);
     attention_check(run, &a);
-}
-
-void check_decode_by_pairs(struct num_run *run, const struct num_case *c)
-{
-    struct kvk_device_info info = KVK_INIT(struct kvk_device_info);
-    kvk_error err = {0};
-
-    num_gpus_only(run, "hosts and simulated GPUs have no clusters");
-    num_ok(run, kvk_device(run->ctx, &info, &err), &err, "kvk_device");
-    for (int heads = 1; heads <= 4; heads *= 2) {
-        int most =
-            info.multiprocessors * heads / c->model.kv_heads; /* sequences of one CTA a block */
-        int sequences = most * 2 / 5;
-        if (sequences > 1 && sequences <= NUM_MAX_SEQUENCES)
-            decode_in_pairs(run, c, sequences);
-    }
 }
 
 /*

@@ -171,6 +171,35 @@ static void no_preset_is_refused(void **state)
     assert_true(made > 10000);
 }
 
+/* Two CTAs of a cluster join rows whose sums are in shared memory all at once; by halves each would miss the other's first. */
+static void pairs_join_at_once(void **state)
+{
+    static const int sizes[] = {64, 128, 256}, gqas[] = {1, 4, 8, 12, 16, 24};
+    const char *name, *source;
+    int pairs = 0, halves = 0;
+
+    (void)state;
+    for (int i = 0; spec_embedded(i, &name, &source); i++)
+        for (int n = 0; n < 18; n++) {
+            struct spec spec = spec_of(name);
+            for (int l = 0; l < spec.nlayouts; l++) {
+                struct geometry g = plain;
+                struct plan plan;
+                kvk_error err = {0};
+                g.head_size = g.value_head_size = sizes[n % 3];
+                g.gqa = gqas[n / 3];
+                g.layout = spec.layouts[l];
+                if (plan_make(&spec, &g, target_find("sm_90a"), KIND_DECODE, &plan, &err))
+                    fail_msg("%s", err.text);
+                bool by_halves = plan_join_passes(&plan) > 1;
+                halves += plan.images && by_halves;
+                pairs += plan.images && plan.neighbours > 1;
+                assert_false(plan.images && by_halves && plan.neighbours > 1);
+            }
+        }
+    assert_true(pairs > 100 && halves > 10);
+}
+
 static const struct codec codecs_there_are[] = {
     {.kind = CODEC_CODEBOOK, .bits = 4, .rotation = ROTATION_HADAMARD, .norm_correction = 1},
     {.kind = CODEC_CODEBOOK, .bits = 3, .norm_correction = 1},
@@ -411,6 +440,7 @@ int main(void)
         cmocka_unit_test(codecs),
         cmocka_unit_test(targets_and_artefacts),
         cmocka_unit_test(no_preset_is_refused),
+        cmocka_unit_test(pairs_join_at_once),
         cmocka_unit_test(no_pair_of_codecs_is_refused),
         cmocka_unit_test(no_native_pair_is_refused),
         cmocka_unit_test(models),
