@@ -99,20 +99,46 @@ char *paths_data(const char *option)
     return shipped("../share/kvkiln/data", "../../tests/data");
 }
 
-int paths_write(const char *path, const void *data, size_t bytes, char **error)
+/* 0 with errno where that fails. */
+static int write_file(const char *path, const void *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    int good = file && fwrite(data, 1, bytes, file) == bytes;
+    int failed = good ? 0 : errno;
+    if (file && fclose(file) && good) {
+        good = 0;
+        failed = errno;
+    }
+    errno = failed;
+    return good;
+}
+
+/* By a temporary file beside it, so that what is there is whole at all times. */
+static int replace_file(const char *path, const void *data, size_t bytes)
 {
     char *temporary = cli_format("%s.%ld.tmp", path, (long)getpid());
-    FILE *file = fopen(temporary, "wb");
-    int good = file && fwrite(data, 1, bytes, file) == bytes;
-    if (file && fclose(file))
-        good = 0;
-    if (good && rename(temporary, path))
-        good = 0;
-    if (!good) {
-        *error = cli_format("%s: %s", path, strerror(errno));
+    int good = write_file(temporary, data, bytes) && !rename(temporary, path);
+    int failed = errno;
+    if (!good)
         unlink(temporary);
-    }
     free(temporary);
+    errno = failed;
+    return good;
+}
+
+/* Devices and pipes are written to, not replaced, and so is what a link points at. */
+int paths_write(const char *path, const void *data, size_t bytes, char **error)
+{
+    struct stat st;
+    int there = !stat(path, &st), good;
+    char *target = there ? realpath(path, NULL) : NULL;
+    if (there && !S_ISREG(st.st_mode))
+        good = write_file(path, data, bytes);
+    else
+        good = replace_file(target ? target : path, data, bytes);
+    if (!good)
+        *error = cli_format("%s: %s", path, strerror(errno));
+    free(target);
     return good;
 }
 

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,8 +25,9 @@ extern char **environ;
 
 #define QUICK "-Ofc=min" /* quicker compilation, from CUDA 13.0 on; older ones refuse it by name */
 
-/* Beside a driver nvJitLink keeps what it made in the driver's cache under HOME, and what comes from there differs in bytes:
-** objects would not be the same twice, and kvkiln has a cache of its own. Releases that do not know the option go without it. */
+/* Beside a driver nvJitLink keeps what it made in the driver's cache under HOME, and what comes from there differs
+** in bytes: objects would not be the same twice, and kvkiln has a cache of its own. Releases that do not know the
+** option go without it. */
 #define NO_CACHE "-no-cache"
 
 /* ---- nvJitLink ---- */
@@ -89,14 +91,27 @@ static char *jit_log(struct jit *j, int (*size)(void *, size_t *), int (*get)(vo
     return text;
 }
 
+/* nvJitLink is said to be safe where each thread has a handle of its own. ThreadSanitizer sees a mutex of the library
+** made while another thread takes it, but not where handles are made and ended one after the other. */
+static pthread_mutex_t handles = PTHREAD_MUTEX_INITIALIZER;
+
 static int jit_create(struct jit *j, const char **options, uint32_t n)
 {
+    pthread_mutex_lock(&handles);
     int failed = j->create(&j->handle, n, options);
     if (failed && j->handle)
         j->destroy(&j->handle);
+    pthread_mutex_unlock(&handles);
     if (failed)
         j->handle = NULL;
     return !failed;
+}
+
+static void jit_destroy(struct jit *j)
+{
+    pthread_mutex_lock(&handles);
+    j->destroy(&j->handle);
+    pthread_mutex_unlock(&handles);
 }
 
 static kvk_status jit_run(struct jit *j, const char *ptx, const char *arch, int quick, void **cubin,
@@ -138,7 +153,7 @@ static kvk_status by_jit(const char *path, const char *ptx, const char *arch, in
     else
         status = jit_run(&j, ptx, arch, quick, cubin, bytes, report, err);
     if (j.dso && j.handle)
-        j.destroy(&j.handle);
+        jit_destroy(&j);
     /* the library stays loaded: loading it again costs more than the memory it holds */
     return status;
 }

@@ -10,8 +10,8 @@ void plan_neighbours(struct plan *p)
 {
     unsigned flags = p->target->flags;
     bool joins = p->kind == KIND_DECODE && flags & TF_LAST_JOINS;
-    /* part_join.c reads a mate's sums in the last pass only. (With a phase that LLVM knows it takes the mate's memory for the
-    ** own one, and loads end in an access error.) */
+    /* part_join.c reads a mate's sums in the last pass only. (With a phase that LLVM knows it takes the mate's memory
+    ** for the own one, and loads end in an access error.) */
     bool halves = p->images && plan_join_passes(p) > 1;
     p->neighbours = !joins ? 0 : flags & TF_CLUSTER && !halves ? CLUSTER_CTAS : 1;
     plan_because(

@@ -19,6 +19,7 @@ PRODUCT = ("gen/", "templates/", "runtime/", "cli/", "cmake/")
 WRITABLE = {
     "registered": "the generator of a static build, set once before the first kvk_open",
     "once": "pthread_once of LLVM's own registration of a target",
+    "handles": "a lock around making and ending nvJitLink's handles, whose library has a state of its own",
 }
 # Calls that end the process, print, or read the environment belong to cli/; who may do otherwise, and why.
 CALLS = {"getenv", "secure_getenv", "setenv", "exit", "_exit", "abort", "printf", "puts", "putchar", "vprintf",

@@ -3,6 +3,7 @@
 """kvkiln check: exit codes, output, negative controls and damaged files, on the host device. TAP on stdout."""
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -102,6 +103,20 @@ def convert(layout, source, name, code=0):
                           capture_output=True, text=True, timeout=300)
     assert done.returncode == code, (done.returncode, done.stderr)
     return f"{TEMP}/{name}" if not code else done.stderr
+
+
+def outputs_are_written_through_links():
+    name = f"native.{os.path.basename(MSE)}"
+    whole = open(convert("native", MSE, name), "rb").read()
+    for link, target in (("link", "there"), ("null", os.devnull)):
+        path, target = f"{TEMP}/{link}", os.path.join(TEMP, target)
+        if link == "link":
+            open(target, "wb").close()
+        os.symlink(target, path)
+        convert("native", MSE, link)
+        assert os.path.islink(path) and os.readlink(path) == target, path
+        assert link == "null" or open(target, "rb").read() == whole
+    assert not stat.S_ISREG(os.stat(os.devnull).st_mode)
 
 
 def tensors(path):
@@ -205,9 +220,9 @@ def usage_is_2():
 
 
 def unusable_device_is_3():
-    for device in ("cuda:77", "hip:99", "toaster"):
+    for device, code in (("cuda:77", 3), ("hip:99", 3), ("toaster", 2)):
         done = check(MSE, device=device)
-        assert done.returncode == 3 and device in done.stderr, (device, done.stderr)
+        assert done.returncode == code and device in done.stderr, (device, done.stderr)
 
 
 TESTS = [sample_files_pass, text_names_device_and_each_tensor, device_auto_says_why, other_layout_compares_outputs,
@@ -219,7 +234,7 @@ TESTS = [sample_files_pass, text_names_device_and_each_tensor, device_auto_says_
          control("nibbles", FP8, ["cache.value_codes", "dequant_value", "decode_out"]),
          control("nibbles", ULTRA, ["cache.key_codes", "unified_out"]), control("untouched", MSE, ["cache.untouched"]),
          control("nan", MSE, ["decode_out"]), control_across_layouts,
-         native_is_stored_and_read_as_the_others_are, converted_caches_pass, conversions_are_refused, good_files_run_beside_bad_ones,
+         native_is_stored_and_read_as_the_others_are, converted_caches_pass, outputs_are_written_through_links, conversions_are_refused, good_files_run_beside_bad_ones,
          unknown_tensor_is_reported, nothing_comparable_is_2, odd_paths_are_2, usage_is_2, unusable_device_is_3]
 TESTS += [damage(kind) for kind in perturb.DAMAGE]
 

@@ -419,57 +419,39 @@ static void add_conversions(struct list *list)
     add(list, &m, "convert_from_native", check_convert_native, 1, FAULT_NONE, 0);
 }
 
-/* Decode of the shapes whose pages come as images, for every number of query tiles, heads enough for a CTA of the most:
-** the kernels that benches time. */
+static void add_gpu_decode(struct list *list, int spec, enum ref_layout layout, const int shape[2],
+                           int kv_heads, int turn, int all)
+{
+    struct num_model m = {.spec = ref_spec_at(spec), .layout = layout, .kv_heads = kv_heads};
+    m.d = m.dv = shape[0];
+    m.gqa = shape[1];
+    m.page = 16;
+    m.dtype = m.dequant_dtype = dtypes[turn % DTYPES];
+    if (kv_heads < 8)
+        add(list, &m, "decode_by_pairs", check_decode_by_pairs, 0, FAULT_NONE, 0);
+    for (int v = 0; v < 4 && kv_heads == 8; v++)
+        if (all || v == turn % 4)
+            add(list, &m, "decode_by_images", check_decode_by_images, v, FAULT_NONE, 0);
+}
+
+/* Decode on GPUs alone. By images: the kernels that benches time, for every number of query tiles, heads enough for a
+** CTA of the most. By pairs of CTAs: plans that join their warps' sums at once, and in two halves (wide heads of few
+** bits, many rows). */
 static void add_images(struct list *list)
 {
     static const int shapes[][2] = {{128, 4},  {128, 1},  {128, 8}, {128, 12},
-                                    {128, 16}, {128, 24}, {64, 8},  {256, 4}};
+                                    {128, 16}, {128, 24}, {64, 8},  {256, 4}},
+                     pairs[][2] = {{128, 4}, {256, 4}, {256, 1}, {64, 24}, {128, 24}};
     int turn = 0;
 
     for (int s = 0; s < ref_spec_count(); s++)
         for (enum ref_layout layout = REF_AOS; layout <= REF_NATIVE; layout++) {
             if (!has_layout(ref_spec_at(s), layout))
                 continue;
-            for (int i = 0; i < 8; i++, turn++) {
-                struct num_model m = {.spec = ref_spec_at(s),
-                                      .layout = layout,
-                                      .d = shapes[i][0],
-                                      .dv = shapes[i][0],
-                                      .gqa = shapes[i][1],
-                                      .kv_heads = 8,
-                                      .page = 16,
-                                      .dtype = dtypes[turn % DTYPES]};
-                m.dequant_dtype = m.dtype;
-                for (int v = 0; v < 4; v++)
-                    if (i == 0 || v == turn % 4)
-                        add(list, &m, "decode_by_images", check_decode_by_images, v, FAULT_NONE, 0);
-            }
-        }
-}
-
-/* Decode by pairs of CTAs, of plans that join their warps' sums at once and in two halves (wide heads of few bits, many rows). */
-static void add_pairs(struct list *list)
-{
-    static const int shapes[][2] = {{128, 4}, {256, 4}, {256, 1}, {64, 24}, {128, 24}};
-    int turn = 0;
-
-    for (int s = 0; s < ref_spec_count(); s++)
-        for (enum ref_layout layout = REF_AOS; layout <= REF_NATIVE; layout++) {
-            if (!has_layout(ref_spec_at(s), layout))
-                continue;
-            for (int i = 0; i < 5; i++, turn++) {
-                struct num_model m = {.spec = ref_spec_at(s),
-                                      .layout = layout,
-                                      .d = shapes[i][0],
-                                      .dv = shapes[i][0],
-                                      .gqa = shapes[i][1],
-                                      .kv_heads = 4,
-                                      .page = 16,
-                                      .dtype = dtypes[turn % DTYPES]};
-                m.dequant_dtype = m.dtype;
-                add(list, &m, "decode_by_pairs", check_decode_by_pairs, 0, FAULT_NONE, 0);
-            }
+            for (int i = 0; i < 8; i++, turn++)
+                add_gpu_decode(list, s, layout, shapes[i], 8, turn, i == 0);
+            for (int i = 0; i < 5; i++)
+                add_gpu_decode(list, s, layout, pairs[i], 4, turn + i, 0);
         }
 }
 
@@ -695,7 +677,6 @@ struct num_case *num_cases(int full, size_t *count)
     add_native_codecs(&list);
     add_heads(&list);
     add_images(&list);
-    add_pairs(&list);
     add_values(&list);
     add_e4m3_queries(&list);
     add_fp8(&list);

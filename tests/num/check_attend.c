@@ -69,8 +69,8 @@ void check_decode_by_images(struct num_run *run, const struct num_case *c)
     check_decode(run, c);
 }
 
-/* So many sequences that a launch gives each two CTAs, which join theirs in the shared memory of a cluster: a CTA takes all KV
-** heads of a sequence. Lengths of two steps and more. */
+/* So many sequences that a launch gives each two CTAs, which join theirs in the shared memory of a cluster: a CTA
+** takes all KV heads of a sequence. Lengths of two steps and more. */
 void check_decode_by_pairs(struct num_run *run, const struct num_case *c)
 {
     struct kvk_device_info info = KVK_INIT(struct kvk_device_info);

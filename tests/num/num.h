@@ -119,8 +119,8 @@ void spec_folder_remove(char *folder);
 void spec_file_write(const char *folder, const struct ref_spec *spec);
 
 /* --- the cases --- */
-num_body check_store, check_dequant, check_decode, check_decode_by_images, check_decode_by_pairs, check_unified, check_options, check_query_tokens,
-    check_query_lengths, check_merge, check_copy, check_convert_aos, check_convert_soa,
+num_body check_store, check_dequant, check_decode, check_decode_by_images, check_decode_by_pairs, check_unified,
+    check_options, check_query_tokens, check_query_lengths, check_merge, check_copy, check_convert_aos, check_convert_soa,
     check_convert_native, check_drafts, check_fp8, check_tiled, check_million, graph_tiled;
 num_body prop_page_permutation, prop_splits, prop_dominant_key, prop_equal_keys, prop_linear_in_v,
     prop_gqa_repeats, prop_unified_is_decode, prop_codes_survive, prop_native_reads_alike,

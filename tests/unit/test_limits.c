@@ -171,7 +171,8 @@ static void no_preset_is_refused(void **state)
     assert_true(made > 10000);
 }
 
-/* Two CTAs of a cluster join rows whose sums are in shared memory all at once; by halves each would miss the other's first. */
+/* Two CTAs of a cluster join rows whose sums are in shared memory all at once: by halves each would miss the other's
+** first. */
 static void pairs_join_at_once(void **state)
 {
     static const int sizes[] = {64, 128, 256}, gqas[] = {1, 4, 8, 12, 16, 24};
