@@ -66,11 +66,16 @@ static enum plan_operand operand_of(const struct codec *c)
 /* Value dims of one warp. */
 static int slice(const struct plan *p) { return p->geo.value_head_size / p->dim_warps; }
 
-/* Output sums of a lane. */
-static int accumulators(const struct plan *p)
+int plan_lane_sums(const struct plan *p)
 {
     const struct mma_shape *m = &p->mma;
     return (slice(p) + m->y_tile - 1) / m->y_tile * m->lane_rows * m->ye;
+}
+
+int plan_lane_results(const struct plan *p)
+{
+    const struct mma_shape *m = &p->mma;
+    return p->subtiles * (16 / m->y_tile) * m->lane_rows * m->ye;
 }
 
 /* FP4 codes with power-of-two scales of 32 neighbours, and a query of 8 bits. */
@@ -134,7 +139,7 @@ int plan_query_bytes(const struct plan *p)
 
 int plan_sums_bytes(const struct plan *p)
 {
-    return (accumulators(p) + 3 * p->mma.lane_rows) * p->target->warp * 4;
+    return (plan_lane_sums(p) + 3 * p->mma.lane_rows) * p->target->warp * 4;
 }
 
 static int gcd(int a, int b) { return b ? gcd(b, a % b) : a; }
@@ -284,11 +289,12 @@ static void plan_warps(struct plan *p, int warps)
         most = MAX_ACCUMULATORS; /* tiles share the codes of a step */
     p->warps = plan_pick(p, PLAN_warps, warps);
     p->dim_warps = 1;
-    while (accumulators(p) > most && p->dim_warps < p->warps && slice(p) % 2 == 0)
+    while (plan_lane_sums(p) > most && p->dim_warps < p->warps && slice(p) % 2 == 0)
         p->dim_warps *= 2;
     p->dims = (slice(p) + p->mma.y_tile - 1) / p->mma.y_tile;
     p->dims_overlap = slice(p) % p->mma.y_tile ? slice(p) - p->dims : 0;
-    plan_because(p, "dim_warps", "a lane keeps %d output sums, at most %d", accumulators(p), most);
+    plan_because(p, "dim_warps", "a lane keeps %d output sums, at most %d", plan_lane_sums(p),
+                 most);
     p->chunk_tokens = p->kind == KIND_UNIFIED ? CHUNK_TOKENS : 0;
     share_warps(p);
     while (!rows_fit(p) && p->warps > p->dim_warps) {
@@ -328,7 +334,7 @@ static void plan_turn(struct plan *p)
 static void plan_step(struct plan *p)
 {
     const struct target *t = p->target;
-    bool two = p->mma.y_tile == 8 && accumulators(p) <= 32 * most(p->narrow, 1) &&
+    bool two = p->mma.y_tile == 8 && plan_lane_sums(p) <= 32 * most(p->narrow, 1) &&
                p->key_operand == OPERAND_F16 && p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
     p->subtiles = plan_pick(p, PLAN_subtiles, two ? 2 : t->mma.k_tiles);
     plan_because(p, "subtiles", "%s",
@@ -341,7 +347,7 @@ static void plan_step(struct plan *p)
     plan_because(p, "paged_subtiles", "%s",
                  p->paged_subtiles ? "16 tokens always lie in one page and share its look-up"
                                    : "pages end inside 16 tokens: each token looks its page up");
-    bool small = accumulators(p) <= 64 && p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
+    bool small = plan_lane_sums(p) <= 64 && p->spec.key.bits <= 8 && p->spec.value.bits <= 8;
     if (t->registers <= 256 && p->slot.key.norm_at_read && p->slot.value.norm_at_read &&
         p->geo.head_size > 192) /* sums of squares of both: they took 10 to 40 registers too many */
         small = false;
@@ -389,8 +395,9 @@ static int row_tiles(const struct plan *p, bool images)
 static void plan_form(struct plan *p, bool images)
 {
     p->narrow = plan_pick(p, PLAN_narrow, row_tiles(p, images));
-    p->mma = p->narrow ? p->target->narrow : p->target->mma;
-    if (p->narrow) {
+    bool form = p->narrow && p->target->narrow.rows; /* else check_set refuses it */
+    p->mma = form ? p->target->narrow : p->target->mma;
+    if (form) {
         p->mma.lane_rows *= p->narrow;
         p->mma.operand_rows *= p->narrow;
         p->mma.rows *= p->narrow;
@@ -552,6 +559,12 @@ static kvk_status refuse_set(const struct plan *p, kvk_error *err, enum plan_fie
 }
 
 /* Do the values from outside suit this kernel? */
+/* Templates keep a lane's sums and scores in arrays of a fixed size. */
+static bool lanes_hold(const struct plan *p)
+{
+    return plan_lane_sums(p) <= PLAN_SUMS && plan_lane_results(p) <= PLAN_RESULTS;
+}
+
 static kvk_status check_set(const struct plan *p, kvk_error *err)
 {
     const int *set = p->set.value;
@@ -568,6 +581,10 @@ static kvk_status check_set(const struct plan *p, kvk_error *err)
         return refuse_set(p, err, PLAN_narrow, "0");
     if (set[PLAN_narrow] > 0 && p->dims % p->mma.tiles)
         return refuse_set(p, err, PLAN_narrow, "fewer tiles: a warp's dims must come in twos");
+    if (set[PLAN_narrow] > 0 && !lanes_hold(p))
+        return refuse_set(p, err, PLAN_narrow, "fewer tiles: a lane holds at most 256 output sums");
+    if (set[PLAN_warps] != TUNED_RULE && !lanes_hold(p))
+        return refuse_set(p, err, PLAN_warps, "more: a lane holds at most 256 output sums");
     if (set[PLAN_images] > 0 && p->target->family == FAMILY_AMDGCN)
         return refuse_set(p, err, PLAN_images, "0: gfx targets have no images of pages");
     if (set[PLAN_images] > 0 && !plan_images_possible(p))

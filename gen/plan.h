@@ -100,7 +100,8 @@ struct plan {
 enum {
     PLAN_IMAGE_UNIT = 128, /* bulk copies to multiples of it are the fastest (docs/performance.md) */
     PLAN_ROW_BYTES = 128,
-    PLAN_TURN_BYTES = 8 * PLAN_ROW_BYTES /* after so many turns of rows repeat */
+    PLAN_TURN_BYTES = 8 * PLAN_ROW_BYTES, /* after so many turns of rows repeat */
+    PLAN_SUMS = 256, PLAN_RESULTS = 64 /* output sums of a lane and its scores of a step, at most: templates hold no more */
 };
 
 /* Fails with KVK_E_SHAPE or KVK_E_UNSUPPORTED naming field, value and what is possible. */
@@ -112,6 +113,8 @@ kvk_status plan_make(const struct spec *spec, const struct geometry *geo, const 
 kvk_status plan_make_set(const struct spec *spec, const struct geometry *geo, const struct target *target, enum kind kind,
                          const char *values, const char *source, struct plan *out, kvk_error *err);
 
+int plan_lane_sums(const struct plan *plan); /* output sums of a lane, and scores of a step */
+int plan_lane_results(const struct plan *plan);
 /* For people: one "field value  # reason" line each. Returns the length needed. */
 size_t plan_print(const struct plan *plan, char *text, size_t cap);
 
@@ -141,7 +144,6 @@ int plan_turn_bytes(const struct plan *plan);
 
 const char *kind_name(enum kind kind);   /* "store", ... */
 int kind_from_name(const char *name);    /* enum kind or -1 */
-
 /* Byte facts of a slot, shared by plan and manifest. */
 kvk_status slot_make(const struct spec *spec, const struct geometry *geo, struct slot *out, kvk_error *err);
 

@@ -28,7 +28,7 @@ enum {
     ATTEND_VALUE_WORDS = 32,
     ATTEND_CHUNKS = 40,   /* block scales a lane needs of one token, at most */
     ATTEND_TOKENS = 16,   /* V tokens of a lane and product, at most */
-    ATTEND_SUMS = 256, ATTEND_MASKS = 10 /* bits below an f16's exponent */
+    ATTEND_SUMS = PLAN_SUMS, ATTEND_MASKS = 10 /* bits below an f16's exponent */
 };
 
 /* A table in shared memory, one copy or one a lane (plan->spread_tables): then no two lanes ever meet in a bank. */

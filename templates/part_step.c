@@ -195,7 +195,8 @@ static void products(struct kb *k, const struct attend *a, const struct attend_c
     const struct plan *p = a->plan;
     int n = p->subtiles * a->y_tiles, each = a->shape.lane_rows * a->shape.ye,
         type = operand_type(p->key_operand);
-    val squares[ATTEND_SUBTILES * 2] = {NULL}, pairs[ATTEND_SUBTILES * 2][16] = {{NULL}}, sums[64];
+    val squares[ATTEND_SUBTILES * 2] = {NULL}, pairs[ATTEND_SUBTILES * 2][16] = {{NULL}},
+                                  sums[PLAN_RESULTS];
     for (int i = 0; i < n * each; i++)
         r[i] = sums[i] = kb_f32(K, 0);
     val again = kb_opaque(
@@ -344,7 +345,7 @@ static val is_cut(struct kb *k, const struct attend *a, val start)
 static void mask_step(struct kb *k, const struct attend *a, val start, val cut, val *r)
 {
     int rows = a->shape.lane_rows, n = a->plan->subtiles * a->y_tiles * rows * a->shape.ye;
-    val before[64];
+    val before[PLAN_RESULTS];
     memcpy(before, r, sizeof *r * (size_t)n);
     struct kb_if any = kb_if(K, kb_any(K, cut));
     for (int i = 0; i < a->plan->subtiles * a->y_tiles; i++)
@@ -408,7 +409,7 @@ static void all_facts(struct kb *k, const struct attend *a, const val *inverse,
 static val lazy_scores(struct kb *k, const struct attend *a, val start, val *r,
                        const struct token_facts *facts, const struct attend_sums *s)
 {
-    val products[64], needed = NULL;
+    val products[PLAN_RESULTS], needed = NULL;
     int rows = a->shape.lane_rows;
     memcpy(products, r, sizeof *r * (size_t)attend_result(a, a->plan->subtiles * a->y_tiles, 0, 0));
     for (int row = 0; row < rows; row++) {
@@ -433,7 +434,7 @@ static void lazy(struct kb *k, const struct attend *a, val start, val *r,
                  const struct token_facts *facts, struct attend_sums *s, val *reference)
 {
     int rows = a->shape.lane_rows, n = a->plan->subtiles * a->y_tiles * rows * a->shape.ye;
-    val kept[64], most[ATTEND_ROWS], cut = is_cut(K, a, start);
+    val kept[PLAN_RESULTS], most[ATTEND_ROWS], cut = is_cut(K, a, start);
     val needed = kb_or(K, lazy_scores(K, a, start, r, facts, s), cut);
     val due = attend_centring_due(K, a, start);
     if (due)
@@ -551,7 +552,7 @@ static void outputs(struct kb *k, const struct attend *a, val start, const struc
 void attend_step(struct kb *k, const struct attend *a, val start, const struct attend_codes *c,
                  struct attend_sums *s)
 {
-    val r[64], reference[ATTEND_ROWS], inverse[ATTEND_SUBTILES * 2 * 8];
+    val r[PLAN_RESULTS], reference[ATTEND_ROWS], inverse[ATTEND_SUBTILES * 2 * 8];
     struct token_facts facts[ATTEND_SUBTILES * 2 * 8];
     if (a->plan->slot.value.norm_at_read)
         attend_value_squares(K, a, c);

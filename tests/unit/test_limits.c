@@ -201,6 +201,42 @@ static void pairs_join_at_once(void **state)
     assert_true(pairs > 100 && halves > 10);
 }
 
+/* A lane's sums and scores of a step are in arrays of the templates: no plan that is made has more, whatever fields are set
+** from outside (a table, or tune, which tries them all). */
+static void lanes_hold_what_plans_ask_for(void **state)
+{
+    static struct plan plan;
+    static const char *const targets[] = {"sm_80", "sm_90a", "gfx942", "gfx1100", "x86-64-v3"};
+    static const int sizes[] = {64, 128, 256, 512, 1024};
+    const char *name, *source;
+    int made = 0, refused_sets = 0;
+    enum { SETS = 5 * 5 * 5 * 5 * 2 };
+
+    (void)state;
+    for (int i = 0; spec_embedded(i, &name, &source); i++)
+        for (int n = 0; n < 2 * SETS; n++) { /* the second half by the rules */
+            struct spec spec = spec_of(name);
+            struct geometry g = plain;
+            char set[64];
+            kvk_error err = {0};
+            g.head_size = g.value_head_size = sizes[n % 5];
+            g.gqa = n % 3 ? 4 : 24;
+            g.layout = spec.layouts[0];
+            snprintf(set, sizeof set, "warps=%d,narrow=%d,subtiles=%d", 1 << n / 5 % 5, n / 25 % 5,
+                     1 + n / 625 % 2);
+            if (plan_make_set(&spec, &g, target_find(targets[n / 125 % 5]),
+                              n % 2 ? KIND_DECODE : KIND_UNIFIED, n < SETS ? set : "", NULL, &plan,
+                              &err)) {
+                refused_sets++;
+                continue;
+            }
+            made++;
+            assert_in_range(plan_lane_sums(&plan), 0, PLAN_SUMS);
+            assert_in_range(plan_lane_results(&plan), 0, PLAN_RESULTS); /* dense: 0 */
+        }
+    assert_true(made > 1000 && refused_sets > 1000);
+}
+
 static const struct codec codecs_there_are[] = {
     {.kind = CODEC_CODEBOOK, .bits = 4, .rotation = ROTATION_HADAMARD, .norm_correction = 1},
     {.kind = CODEC_CODEBOOK, .bits = 3, .norm_correction = 1},
@@ -442,6 +478,7 @@ int main(void)
         cmocka_unit_test(targets_and_artefacts),
         cmocka_unit_test(no_preset_is_refused),
         cmocka_unit_test(pairs_join_at_once),
+        cmocka_unit_test(lanes_hold_what_plans_ask_for),
         cmocka_unit_test(no_pair_of_codecs_is_refused),
         cmocka_unit_test(no_native_pair_is_refused),
         cmocka_unit_test(models),
