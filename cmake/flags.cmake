@@ -24,6 +24,12 @@ if(KVKILN_SANITIZE)
   if(KVKILN_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=all)
   endif()
+  # What nobody set is no null by luck: gcc 12, clang 8.
+  include(CheckCCompilerFlag)
+  check_c_compiler_flag(-ftrivial-auto-var-init=pattern has_pattern)
+  if(has_pattern)
+    add_compile_options(-ftrivial-auto-var-init=pattern)
+  endif()
 endif()
 
 if(CMAKE_BINARY_DIR STREQUAL "${CMAKE_SOURCE_DIR}/out/build")
