@@ -123,11 +123,14 @@ def values_in_pairs_and_held_places_where_they_can_be():
 
 def shipped_rows_decide():
     with open(f"{ROOT}/specs/tuned/sm_90a.lua", encoding="ascii") as file:
-        rows = re.findall(r'layout = "(\w+)", head_size = (\d+).*?gqa = (\d+).*?plan = { (.*?) }', file.read(), re.S)
+        rows = re.findall(r'key = "(\w+)", value = "(\w+)", layout = "(\w+)", head_size = (\d+).*?gqa = (\d+).*?plan = { (.*?) }',
+                          file.read(), re.S)
+    presets = {"codebook3 affine3": "turboquant_3bit_nc", "codebook4 affine4": "turboquant_4bit_nc",
+               "codebook3 affine4": "turboquant_k3v4_nc", "ultraquant ultraquant": "ultraquant_4bit"}
     seen = set()
-    assert len(rows) >= 5, rows
-    for layout, size, gqa, plan in rows:
-        spec = "turboquant_3bit_nc" if (layout, size) == ("aos", "128") else "turboquant_4bit_nc"
+    assert len(rows) >= 11, rows
+    for key, value, layout, size, gqa, plan in rows:
+        spec = presets[f"{key} {value}"]
         command = ("explain", spec, "--kind", "decode", "--layout", layout, "--target", "sm_90a", "--gqa", gqa, "--head-size", size)
         text, rules = kvkiln(*command).stdout, kvkiln(*command, "--plan", "").stdout
         assert "left_out" not in text and "tuned/" not in rules and text != rules, text
