@@ -12,7 +12,6 @@
 #include "jobs.h"
 #include "paths.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <limits.h>
 #include <pthread.h>
@@ -301,8 +300,7 @@ int cmd_build(int argc, char **argv)
     }
     if (!jobs_make(&o.lists, api, JOBS_ALL, &jobs))
         return CLI_USAGE;
-    if ((o.emit && !paths_make_dirs(o.out)) || (o.pack && !paths_make_parent(o.pack))) {
-        cli_message("%s: %s", o.emit ? o.out : o.pack, strerror(errno));
+    if ((o.emit && !paths_make_folder(o.out)) || (o.pack && !paths_make_ready(o.pack))) {
         jobs_free(&jobs);
         return CLI_USAGE;
     }

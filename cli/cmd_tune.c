@@ -10,12 +10,10 @@
 #include "tune.h"
 
 #include <argp.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { LIST = 16, MOST_PLANS = 64 };
 
@@ -172,15 +170,12 @@ static char *table_path(const struct tuning *t)
 
 static void save(struct tuning *t)
 {
-    char *path = table_path(t), *folder = cli_format("%s/tuned", t->o->output);
-    mkdir(t->o->output, 0777);
-    mkdir(folder, 0777);
-    int failed = tune_save(path, &t->table);
-    if (failed)
-        cli_message("%s: %s", path, strerror(failed));
-    t->unsaved = failed != 0;
+    char *path = table_path(t), *error = NULL;
+    t->unsaved = !tune_save(path, &t->table, &error);
+    if (t->unsaved)
+        cli_message("%s", error);
+    free(error);
     free(path);
-    free(folder);
 }
 
 /* A shape's outcome into the table, and that to the file before anything is said: who reads that a
@@ -270,15 +265,22 @@ static enum cli_exit tune_spec(struct tuning *t, const char *spec)
     return code;
 }
 
-static enum cli_exit tune(struct tuning *t)
+/* Before anything is timed: can the table be written, and read? */
+static enum cli_exit open_table(struct tuning *t, const char *path)
 {
     kvk_error err = {0};
+    if (!t->o->dry && !paths_make_ready(path))
+        return CLI_USAGE;
+    if (!tune_load(path, &t->table, &err))
+        return CLI_OK;
+    cli_error("tuned table", &err);
+    return CLI_USAGE;
+}
+
+static enum cli_exit tune(struct tuning *t)
+{
     char *path = table_path(t);
-    enum cli_exit code = CLI_OK;
-    if (tune_load(path, &t->table, &err)) { /* before anything is timed */
-        cli_error("tuned table", &err);
-        code = CLI_USAGE;
-    }
+    enum cli_exit code = open_table(t, path);
     for (int i = 0; i < t->o->nspecs && code != CLI_USAGE && code != CLI_DEVICE && !t->unsaved; i++)
         code = cli_exit_worse(code, tune_spec(t, t->o->specs[i]));
     if (t->unsaved)
