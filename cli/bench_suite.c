@@ -6,6 +6,7 @@
 */
 #include "bench_suite.h"
 
+#include "options.h"
 #include "paths.h"
 
 #include <argp.h>
@@ -261,10 +262,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'o': o->only = arg; return 0;
     case 'q': o->quick = 1; return 0;
     case 's': o->specs = arg; return 0;
-    case 't':
-        if (!cli_number(arg, 1, 86400, &o->seconds))
-            argp_error(state, "--seconds: '%s': accepted 1 to 86400", arg);
-        return 0;
+    case 't': options_number(state, "seconds", arg, 1, 86400, &o->seconds); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
