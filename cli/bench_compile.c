@@ -8,6 +8,8 @@
 
 #include "cli.h"
 #include "generator.h"
+#include "jobs.h"
+#include "options.h"
 #include "paths.h"
 
 #include <argp.h>
@@ -32,7 +34,7 @@ static const struct argp_option compile_options[] = {
     {"preset", 'p', "SPEC", 0, "preset or path of a .lua file (default turboquant_4bit_nc)", 0},
     {"target", 't', "TARGET", 0, "default sm_90a", 0},
     {"kind", 'k', "KIND", 0, "default decode", 0},
-    {"layout", 'l', "LAYOUT", 0, "aos or soa (default soa)", 0},
+    {"layout", 'l', "LAYOUT", 0, "aos, soa (default), native", 0},
     {"head-size", 'D', "D", 0, "default 128", 0},
     {"gqa", 'g', "N", 0, "default 4", 0},
     {"repeats", 'r', "N", 0, "default 9", 0},
@@ -47,20 +49,19 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'p': o->preset = arg; return 0;
     case 't': o->request.target = arg; return 0;
-    case 'k': o->request.kind = arg; return 0;
-    case 'l': o->request.layout = arg; return 0;
+    case 'k': o->request.kind = options_word(state, "kind", arg, OPTIONS_KINDS); return 0;
+    case 'l': o->request.layout = options_word(state, "layout", arg, OPTIONS_LAYOUTS); return 0;
     case 's': o->specs = arg; return 0;
     case 'j': o->json = 1; return 0;
     case 'D':
+        options_number(state, "head-size", arg, OPTIONS_HEAD_LEAST, OPTIONS_HEAD_MOST, &n);
+        o->request.head_size = (int)n;
+        return 0;
     case 'g':
-        if (!cli_number(arg, 1, 9999, &n))
-            argp_error(state, "'%s': accepted 1 to 9999", arg);
-        *(key == 'D' ? &o->request.head_size : &o->request.gqa) = (int)n;
+        options_number(state, "gqa", arg, 1, OPTIONS_GQA_MOST, &n);
+        o->request.gqa = (int)n;
         return 0;
-    case 'r':
-        if (!cli_number(arg, 1, MOST_REPEATS, &o->repeats))
-            argp_error(state, "--repeats: '%s': accepted 1 to %d", arg, MOST_REPEATS);
-        return 0;
+    case 'r': options_number(state, "repeats", arg, 1, MOST_REPEATS, &o->repeats); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -228,9 +229,11 @@ static void report(const struct options *o, const char *name, const char *format
 static int run(struct options *o)
 {
     kvk_error err = {0};
+    const struct gen_api *api = generator_get(&err);
+    if (api && !jobs_target(o->request.target, api))
+        return CLI_USAGE;
     char *dirs = paths_specs(o->specs), *text = NULL, *name = NULL;
     struct made made = {0};
-    const struct gen_api *api = generator_get(&err);
     double *ms = cli_alloc((size_t)o->repeats, sizeof *ms);
     kvk_status status = api ? api->spec_text(o->preset, dirs, &text, &err) : err.status;
     o->request.spec_text = text;

@@ -6,8 +6,10 @@
 */
 #include "bench_suite.h"
 
+#include "options.h"
+#include "paths.h"
+
 #include <argp.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,23 +186,43 @@ static int choose_rows(struct suite *suite, const struct options *o)
     return suite->count;
 }
 
+/* `text`, which it frees, to the file that an option named. */
+static int write_text(const char *path, char *text, size_t bytes)
+{
+    char *error = NULL;
+    int good = paths_write(path, text, bytes, &error);
+    if (!good)
+        cli_message("%s", error);
+    free(error);
+    free(text);
+    return good;
+}
+
+static int write_json(const struct suite *suite, const char *path)
+{
+    json_t *root = suite_json(suite);
+    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(root);
+    return write_text(path, text, text ? strlen(text) : 0);
+}
+
+static int write_markdown(const struct suite *suite, const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (!memory || (suite_markdown(suite, memory), fclose(memory))) {
+        cli_message("%s: out of memory", path);
+        free(text);
+        return 0;
+    }
+    return write_text(path, text, bytes);
+}
+
 static int write_files(const struct suite *suite, const struct options *o)
 {
-    int good = 1;
-    json_t *root = suite_json(suite);
-    if (o->json && json_dump_file(root, o->json, JSON_INDENT(2) | JSON_REAL_PRECISION(9))) {
-        cli_message("%s: cannot be written", o->json);
-        good = 0;
-    }
-    json_decref(root);
-    FILE *file = o->markdown ? fopen(o->markdown, "w") : NULL;
-    if (file)
-        suite_markdown(suite, file);
-    if (o->markdown && (!file || fclose(file))) {
-        cli_message("%s: %s", o->markdown, strerror(errno));
-        good = 0;
-    }
-    return good;
+    int good = !o->json || write_json(suite, o->json);
+    return (!o->markdown || write_markdown(suite, o->markdown)) && good;
 }
 
 static void print_end(const struct suite *suite)
@@ -240,10 +262,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'o': o->only = arg; return 0;
     case 'q': o->quick = 1; return 0;
     case 's': o->specs = arg; return 0;
-    case 't':
-        if (!cli_number(arg, 1, 86400, &o->seconds))
-            argp_error(state, "--seconds: '%s': accepted 1 to 86400", arg);
-        return 0;
+    case 't': options_number(state, "seconds", arg, 1, 86400, &o->seconds); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -265,6 +284,8 @@ int bench_suite(int argc, char **argv)
     kvk_error err = {0};
     enum cli_exit code;
     argp_parse(&argp, argc, argv, 0, 0, &o);
+    if ((o.json && !paths_make_ready(o.json)) || (o.markdown && !paths_make_ready(o.markdown)))
+        return CLI_USAGE;
     device_overlap();
     kvk_status status = device_open(o.device, o.specs, &suite.device);
     if (status)

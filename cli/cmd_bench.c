@@ -74,13 +74,6 @@ static const struct argp_option bench_options[] = {
     {0},
 };
 
-static void number(struct argp_state *state, const char *option, const char *arg, long low,
-                   long high, long *out)
-{
-    if (!cli_number(arg, low, high, out))
-        argp_error(state, "--%s: '%s': accepted %ld to %ld", option, arg, low, high);
-}
-
 static void parse_plan(struct argp_state *state, const char *arg)
 {
     struct tuned_plan values;
@@ -95,19 +88,25 @@ static error_t parse_shape(int key, char *arg, struct argp_state *state)
     struct bench_shape *s = &o->shape;
     long seed;
     switch (key) {
-    case OPT_HEAD: number(state, "head-size", arg, 8, 1024, &s->head_size); return 0;
-    case OPT_VALUE_HEAD:
-        number(state, "value-head-size", arg, 8, 1024, &s->value_head_size);
+    case OPT_HEAD:
+        options_number(state, "head-size", arg, OPTIONS_HEAD_LEAST, OPTIONS_HEAD_MOST,
+                       &s->head_size);
         return 0;
-    case OPT_GQA: number(state, "gqa", arg, 1, 128, &s->gqa); return 0;
-    case OPT_KV: number(state, "kv-heads", arg, 1, 1024, &s->kv_heads); return 0;
-    case OPT_BATCH: number(state, "batch", arg, 1, 65536, &o->batch); return 0;
-    case OPT_QUERY: number(state, "query-tokens", arg, 1, 1 << 26, &s->query_tokens); return 0;
-    case OPT_PAGE: number(state, "page", arg, 1, 4096, &s->page); return 0;
-    case OPT_SPLITS: number(state, "splits", arg, 0, 256, &s->splits); return 0;
+    case OPT_VALUE_HEAD:
+        options_number(state, "value-head-size", arg, OPTIONS_HEAD_LEAST, OPTIONS_HEAD_MOST,
+                       &s->value_head_size);
+        return 0;
+    case OPT_GQA: options_number(state, "gqa", arg, 1, OPTIONS_GQA_MOST, &s->gqa); return 0;
+    case OPT_KV: options_number(state, "kv-heads", arg, 1, 1024, &s->kv_heads); return 0;
+    case OPT_BATCH: options_number(state, "batch", arg, 1, 65536, &o->batch); return 0;
+    case OPT_QUERY:
+        options_number(state, "query-tokens", arg, 1, 1 << 26, &s->query_tokens);
+        return 0;
+    case OPT_PAGE: options_number(state, "page", arg, 1, OPTIONS_PAGE_MOST, &s->page); return 0;
+    case OPT_SPLITS: options_number(state, "splits", arg, 0, 256, &s->splits); return 0;
     case OPT_FULL: s->full = 1; return 0;
     case OPT_SEED:
-        number(state, "seed", arg, 0, 1 << 30, &seed);
+        options_number(state, "seed", arg, 0, 1 << 30, &seed);
         s->seed = (unsigned)seed;
         return 0;
     case OPT_DTYPE: s->dtype = options_dtype(state, arg); return 0;
@@ -136,7 +135,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'p': o->shape.preset = arg; return 0;
     case 'l': o->shape.layout = options_word(state, "layout", arg, OPTIONS_LAYOUTS); return 0;
-    case 'r': number(state, "repeats", arg, 1, MOST_REPEATS, &o->repeats); return 0;
+    case 'r': options_number(state, "repeats", arg, 1, MOST_REPEATS, &o->repeats); return 0;
     case OPT_CONTEXT:
         o->ncontexts = cli_split(arg, o->contexts, CONTEXTS);
         if (o->ncontexts < 1)

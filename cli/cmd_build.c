@@ -10,9 +10,9 @@
 #include "cli.h"
 #include "generator.h"
 #include "jobs.h"
+#include "options.h"
 #include "paths.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <limits.h>
 #include <pthread.h>
@@ -249,10 +249,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             o->emit = 1u << (EMITS - 1);
         return 0;
     case 'J': o->json = 1; return 0;
-    case 'j':
-        if (!cli_number(arg, 1, 64, &o->threads))
-            argp_error(state, "--jobs: '%s': accepted 1 to 64", arg);
-        return 0;
+    case 'j': options_number(state, "jobs", arg, 1, 64, &o->threads); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -301,8 +298,7 @@ int cmd_build(int argc, char **argv)
     }
     if (!jobs_make(&o.lists, api, JOBS_ALL, &jobs))
         return CLI_USAGE;
-    if ((o.emit && !paths_make_dirs(o.out)) || (o.pack && !paths_make_parent(o.pack))) {
-        cli_message("%s: %s", o.emit ? o.out : o.pack, strerror(errno));
+    if ((o.emit && !paths_make_folder(o.out)) || (o.pack && !paths_make_ready(o.pack))) {
         jobs_free(&jobs);
         return CLI_USAGE;
     }
@@ -315,8 +311,8 @@ int cmd_build(int argc, char **argv)
     if (work.pack && (work.pack_error = build_pack_finish(&writer, &jobs, o.pack, o.json)))
         cli_message("%s", work.pack_error);
     report(&work);
-    enum cli_exit code = work.failed || work.pack_error ? CLI_FAILED : CLI_OK;
-    if (jobs.failed_specs)
+    enum cli_exit code = work.failed > jobs.failed_tables || work.pack_error ? CLI_FAILED : CLI_OK;
+    if (jobs.failed_specs || jobs.failed_tables)
         code = cli_exit_worse(code, CLI_USAGE);
     pack_writer_free(&writer);
     free(work.pack_error);

@@ -212,6 +212,8 @@ int cmd_convert(int argc, char **argv)
     if (!strcmp(sample.layout, o.layout))
         cli_message("%s: metadata 'layout': '%s': accepted another one than --layout", o.file,
                     sample.layout);
+    else if (!paths_make_ready(o.out))
+        code = CLI_USAGE;
     else if ((opened = device_open(o.device, o.specs, &device)))
         code = device_exit(opened);
     else {

@@ -38,7 +38,7 @@ struct outcome {
     double exact_error, reference_error, limit, store_ms, decode_ms, prepare_ms;
     char plan[1024];
     char error[512];
-    int pass;
+    enum cli_exit code;
 };
 
 /* Queries: decode_query, or the last row of each sequence's
@@ -209,20 +209,25 @@ static void run_file(struct device *device, const char *path, struct sample *s, 
     memset(out, 0, sizeof *out);
     if (!sample_open(path, s, reason)) {
         snprintf(out->error, sizeof out->error, "%s", reason);
+        out->code = CLI_USAGE;
         return;
     }
     if (!job_make(s, &job)) {
         snprintf(out->error, sizeof out->error, "no keys, values and queries in it");
+        out->code = CLI_USAGE;
         return;
     }
-    if (run_case(device, s, &job, out, &err)) {
+    kvk_status status = run_case(device, s, &job, out, &err);
+    if (status) {
+        out->code = cli_exit_of(status);
         snprintf(out->error, sizeof out->error, "%s: %s", kvk_status_name(err.status), err.text);
     } else {
         out->limit =
             s->slots.format->key == KEY_E2M1 ? unrounded_limit : check_output_limit(s->dtype);
         out->exact_error = exact_error(s, &job);
         out->reference_error = reference_error(s, &job);
-        out->pass = out->reference_error <= out->limit && isfinite(out->exact_error);
+        if (!(out->reference_error <= out->limit) || !isfinite(out->exact_error))
+            out->code = CLI_FAILED;
     }
     job_free(&job);
 }
@@ -271,7 +276,7 @@ static void print_case(const char *path, const struct sample *s, const struct ou
     printf("    compression %.2fx (%zu bytes a token and KV head), relative error %.4f to exact "
            "attention, %.1e to the reference kernels (limit %.1e) %s\n",
            4.0 * s->head_size / (double)s->slots.slot_bytes, s->slots.slot_bytes, out->exact_error,
-           out->reference_error, out->limit, out->pass ? "PASS" : "FAIL");
+           out->reference_error, out->limit, out->code ? "FAIL" : "PASS");
     printf("    store %ld rows %.2f ms, decode %ld sequences %.3f ms, kernels ready in %.0f ms\n",
            s->rows, out->store_ms, s->sequences, out->decode_ms, out->prepare_ms);
     int cut = plan_cut(out->plan);
@@ -283,7 +288,7 @@ static void print_case(const char *path, const struct sample *s, const struct ou
 
 static json_t *case_json(const char *path, const struct sample *s, const struct outcome *out)
 {
-    json_t *object = json_pack("{s:s, s:b}", "file", path, "pass", out->pass);
+    json_t *object = json_pack("{s:s, s:b}", "file", path, "pass", out->code == CLI_OK);
     if (out->error[0]) {
         json_object_set_new(object, "error", json_string(out->error));
         return object;
@@ -302,6 +307,7 @@ static json_t *case_json(const char *path, const struct sample *s, const struct 
 static enum cli_exit run_all(struct device *device, const struct options *o, char **paths,
                              int count)
 {
+    enum cli_exit code = CLI_OK;
     int passed = 0;
     double start = cli_now_ms();
     json_t *cases = json_array();
@@ -309,11 +315,14 @@ static enum cli_exit run_all(struct device *device, const struct options *o, cha
         struct sample sample;
         struct outcome out;
         run_file(device, paths[i], &sample, &out);
-        passed += out.pass;
+        passed += out.code == CLI_OK;
+        code = cli_exit_worse(code, out.code);
         if (o->json)
             json_array_append_new(cases, case_json(paths[i], &sample, &out));
         else
             print_case(paths[i], &sample, &out);
+        if (out.error[0])
+            cli_message("%s: %s", paths[i], out.error);
         sample_close(&sample);
         free(paths[i]);
     }
@@ -329,7 +338,7 @@ static enum cli_exit run_all(struct device *device, const struct options *o, cha
                (cli_now_ms() - start) / 1e3, device->info.device, device->info.name);
     }
     json_decref(cases);
-    return passed == count ? CLI_OK : CLI_FAILED;
+    return code;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -358,8 +367,8 @@ int cmd_demo(int argc, char **argv)
         0,
         "Compresses the K and V of sample cases, attends to them, and compares with "
         "exact attention and with the reference kernels.\vExit status: 0 all cases agree with the "
-        "reference; 1 one does not, or could not be run; 2 usage, no sample cases; 3 the device is "
-        "unusable.",
+        "reference; 1 one does not, or its kernels could not be made; 2 usage, no sample cases, or "
+        "one that cannot be read; 3 the device is unusable.",
         device_children,
         0,
         0};

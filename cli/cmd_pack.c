@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "pack_elf.h"
 #include "pack_tools.h"
+#include "paths.h"
 
 #include "build_id.h"
 
@@ -127,11 +128,12 @@ static const struct command {
     const char *name;
     int least, most; /* files */
     int out, json;   /* takes --output, --json */
+    int whole;       /* takes packs without a fault only; the others look at rows one by one */
     int (*run)(struct options *o, struct open_pack *packs, int count, json_t *root);
 } commands[] = {
-    {"list", 1, MANY, 0, 1, run_list},   {"verify", 1, MANY, 0, 1, run_verify},
-    {"merge", 1, MANY, 1, 0, run_merge}, {"extract", 1, 1, 1, 0, run_extract},
-    {"diff", 2, 2, 0, 1, run_diff},      {"object", 1, 1, 1, 0, run_object},
+    {"list", 1, MANY, 0, 1, 0, run_list},   {"verify", 1, MANY, 0, 1, 0, run_verify},
+    {"merge", 1, MANY, 1, 0, 1, run_merge}, {"extract", 1, 1, 1, 0, 0, run_extract},
+    {"diff", 2, 2, 0, 1, 1, run_diff},      {"object", 1, 1, 1, 0, 1, run_object},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -206,6 +208,21 @@ static const struct argp_option pack_options[] = {
     {0},
 };
 
+static int output_ready(const struct command *command, const struct options *o)
+{
+    if (!o->out)
+        return 1;
+    return command->run == run_extract ? paths_make_folder(o->out) : paths_make_ready(o->out);
+}
+
+static int are_whole(const struct open_pack *packs, int count)
+{
+    int faults = 0;
+    for (int i = 0; i < count; i++)
+        faults += pack_verify(&packs[i], NULL);
+    return !faults;
+}
+
 static int run_files(const struct command *command, struct options *o)
 {
     int count = o->nwords - 1, opened = 0, code = CLI_OK;
@@ -219,6 +236,10 @@ static int run_files(const struct command *command, struct options *o)
                 err.status == KVK_E_OBJECT && command->run == run_verify ? CLI_FAILED : CLI_USAGE;
         }
     }
+    if (code == CLI_OK && !output_ready(command, o))
+        code = CLI_USAGE;
+    if (code == CLI_OK && command->whole && !are_whole(packs, count))
+        code = CLI_FAILED;
     if (code == CLI_OK) {
         json_t *root = o->json ? json_pack("{s:s}", "version", kvk_version()) : NULL;
         code = command->run(o, packs, count, root);
@@ -243,7 +264,7 @@ int cmd_pack(int argc, char **argv)
         "FILE\nobject -o OUT.o FILE",
         "Lists, verifies, merges, takes apart and compares packs of kernels, or makes an object "
         "file of one to link into a program. `kvkiln build --pack` makes packs.\vExit status: 0; 1 "
-        "a pack is damaged (verify), packs differ (diff) or contradict each other (merge); 2 "
+        "a pack is damaged (all but list), packs differ (diff) or contradict each other (merge); 2 "
         "usage, "
         "or a file that cannot be read.",
         0,

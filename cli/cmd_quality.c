@@ -238,13 +238,6 @@ static const struct argp_option argp_options[] = {
     {0},
 };
 
-static void number(struct argp_state *state, const char *option, const char *arg, long low,
-                   long high, long *out)
-{
-    if (!cli_number(arg, low, high, out))
-        argp_error(state, "--%s: '%s': accepted %ld to %ld", option, arg, low, high);
-}
-
 static void real(struct argp_state *state, const char *option, const char *arg, double low,
                  double *out)
 {
@@ -259,9 +252,12 @@ static error_t parse_random(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     struct random_rows *r = &o->random;
     switch (key) {
-    case OPT_GAUSSIAN: number(state, "gaussian", arg, 1, 1 << 22, &r->rows); return 0;
-    case OPT_HEAD: number(state, "head-size", arg, 8, 1024, &r->head_size); return 0;
-    case OPT_SEED: number(state, "seed", arg, 0, 1 << 30, &r->seed); return 0;
+    case OPT_GAUSSIAN: options_number(state, "gaussian", arg, 1, 1 << 22, &r->rows); return 0;
+    case OPT_HEAD:
+        options_number(state, "head-size", arg, OPTIONS_HEAD_LEAST, OPTIONS_HEAD_MOST,
+                       &r->head_size);
+        return 0;
+    case OPT_SEED: options_number(state, "seed", arg, 0, 1 << 30, &r->seed); return 0;
     case OPT_MEAN: real(state, "mean", arg, -60000, &r->mean); return 0;
     case OPT_DEVIATION: real(state, "deviation", arg, 0, &r->deviation); return 0;
     case OPT_DTYPE: r->dtype = options_dtype(state, arg); return 0;

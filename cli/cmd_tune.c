@@ -10,12 +10,10 @@
 #include "tune.h"
 
 #include <argp.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { LIST = 16, MOST_PLANS = 64 };
 
@@ -80,13 +78,6 @@ static const struct argp_option tune_options[] = {
     {0},
 };
 
-static void number(struct argp_state *state, const char *option, const char *arg, long low,
-                   long high, long *out)
-{
-    if (!cli_number(arg, low, high, out))
-        argp_error(state, "--%s: '%s': accepted %ld to %ld", option, arg, low, high);
-}
-
 static void numbers(struct argp_state *state, const char *option, char *arg, long low, long high,
                     struct numbers *out)
 {
@@ -95,7 +86,7 @@ static void numbers(struct argp_state *state, const char *option, char *arg, lon
     if (out->count < 1)
         argp_error(state, "--%s: an empty item, or more than %d", option, LIST);
     for (int i = 0; i < out->count; i++)
-        number(state, option, items[i], low, high, &out->items[i]);
+        options_number(state, option, items[i], low, high, &out->items[i]);
 }
 
 static void check_context(struct argp_state *state, struct options *o, const char *arg)
@@ -110,11 +101,15 @@ static error_t parse_shape(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case OPT_HEAD: numbers(state, "head-size", arg, 8, 1024, &o->head_sizes); return 0;
-    case OPT_GQA: numbers(state, "gqa", arg, 1, 128, &o->gqas); return 0;
-    case OPT_KV: number(state, "kv-heads", arg, 1, 1024, &o->shape.kv_heads); return 0;
+    case OPT_HEAD:
+        numbers(state, "head-size", arg, OPTIONS_HEAD_LEAST, OPTIONS_HEAD_MOST, &o->head_sizes);
+        return 0;
+    case OPT_GQA: numbers(state, "gqa", arg, 1, OPTIONS_GQA_MOST, &o->gqas); return 0;
+    case OPT_KV: options_number(state, "kv-heads", arg, 1, 1024, &o->shape.kv_heads); return 0;
     case OPT_CONTEXT: check_context(state, o, arg); return 0;
-    case OPT_PAGE: number(state, "page", arg, 1, 4096, &o->shape.page); return 0;
+    case OPT_PAGE:
+        options_number(state, "page", arg, 1, OPTIONS_PAGE_MOST, &o->shape.page);
+        return 0;
     case OPT_DTYPE: o->shape.dtype = options_dtype(state, arg); return 0;
     case 'k':
         o->kind = bench_kind_find(options_word(state, "kind", arg, "decode, unified"));
@@ -134,9 +129,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'r': number(state, "repeats", arg, 1, 10000, &o->repeats); return 0;
-    case OPT_MOST: number(state, "plans", arg, 1, 1000, &o->most); return 0;
-    case OPT_MARGIN: number(state, "margin", arg, 0, 100, &o->margin); return 0;
+    case 'r': options_number(state, "repeats", arg, 1, 10000, &o->repeats); return 0;
+    case OPT_MOST: options_number(state, "plans", arg, 1, 1000, &o->most); return 0;
+    case OPT_MARGIN: options_number(state, "margin", arg, 0, 100, &o->margin); return 0;
     case OPT_DRY: o->dry = 1; return 0;
     case 'o': o->output = arg; return 0;
     case 'd': o->device = arg; return 0;
@@ -172,15 +167,12 @@ static char *table_path(const struct tuning *t)
 
 static void save(struct tuning *t)
 {
-    char *path = table_path(t), *folder = cli_format("%s/tuned", t->o->output);
-    mkdir(t->o->output, 0777);
-    mkdir(folder, 0777);
-    int failed = tune_save(path, &t->table);
-    if (failed)
-        cli_message("%s: %s", path, strerror(failed));
-    t->unsaved = failed != 0;
+    char *path = table_path(t), *error = NULL;
+    t->unsaved = !tune_save(path, &t->table, &error);
+    if (t->unsaved)
+        cli_message("%s", error);
+    free(error);
     free(path);
-    free(folder);
 }
 
 /* A shape's outcome into the table, and that to the file before anything is said: who reads that a
@@ -270,15 +262,22 @@ static enum cli_exit tune_spec(struct tuning *t, const char *spec)
     return code;
 }
 
-static enum cli_exit tune(struct tuning *t)
+/* Before anything is timed: can the table be written, and read? */
+static enum cli_exit open_table(struct tuning *t, const char *path)
 {
     kvk_error err = {0};
+    if (!t->o->dry && !paths_make_ready(path))
+        return CLI_USAGE;
+    if (!tune_load(path, &t->table, &err))
+        return CLI_OK;
+    cli_error("tuned table", &err);
+    return CLI_USAGE;
+}
+
+static enum cli_exit tune(struct tuning *t)
+{
     char *path = table_path(t);
-    enum cli_exit code = CLI_OK;
-    if (tune_load(path, &t->table, &err)) { /* before anything is timed */
-        cli_error("tuned table", &err);
-        code = CLI_USAGE;
-    }
+    enum cli_exit code = open_table(t, path);
     for (int i = 0; i < t->o->nspecs && code != CLI_USAGE && code != CLI_DEVICE && !t->unsaved; i++)
         code = cli_exit_worse(code, tune_spec(t, t->o->specs[i]));
     if (t->unsaved)

@@ -70,15 +70,20 @@ static void word_items(struct argp_state *state, const char *option, char *arg, 
         options_word(state, option, list->items[i], words);
 }
 
-static void number_items(struct argp_state *state, const char *option, char *arg, long high,
-                         struct number_list *list)
+static void number_items(struct argp_state *state, const char *option, char *arg, long low,
+                         long high, struct number_list *list)
 {
     struct text_list texts;
     text_items(state, option, arg, &texts);
     list->count = texts.count;
     for (int i = 0; i < texts.count; i++)
-        if (!cli_number(texts.items[i], 1, high, &list->items[i]))
-            argp_error(state, "--%s: '%s': accepted 1 to %ld", option, texts.items[i], high);
+        options_number(state, option, texts.items[i], low, high, &list->items[i]);
+}
+
+static void head_items(struct argp_state *state, const char *option, char *arg,
+                       struct number_list *list)
+{
+    number_items(state, option, arg, OPTIONS_HEAD_LEAST, OPTIONS_HEAD_MOST, list);
 }
 
 /* "soft_cap+alibi" to its bits; 0 if a word is none of them. */
@@ -149,12 +154,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         for (int i = 0; i < lists->dtypes.count; i++)
             options_dtype(state, lists->dtypes.items[i]);
         return 0;
-    case OPT_HEAD: number_items(state, "head-size", arg, 65536, &lists->head_sizes); return 0;
+    case OPT_HEAD: head_items(state, "head-size", arg, &lists->head_sizes); return 0;
     case OPT_VALUE_HEAD:
-        number_items(state, "value-head-size", arg, 65536, &lists->value_head_sizes);
+        head_items(state, "value-head-size", arg, &lists->value_head_sizes);
         return 0;
-    case OPT_GQA: number_items(state, "gqa", arg, 65536, &lists->gqas); return 0;
-    case OPT_PAGE: number_items(state, "page", arg, 65536, &lists->pages); return 0;
+    case OPT_GQA: number_items(state, "gqa", arg, 1, OPTIONS_GQA_MOST, &lists->gqas); return 0;
+    case OPT_PAGE: number_items(state, "page", arg, 1, OPTIONS_PAGE_MOST, &lists->pages); return 0;
     case OPT_OPTIONS: option_items(state, arg, &lists->options); return 0;
     case OPT_SPECS: lists->spec_dir = arg; return 0;
     case OPT_PLAN:
@@ -191,17 +196,27 @@ struct chosen_target {
     const char *name, *family;
 };
 
-static void refuse_target(const char *given, const struct gen_api *api)
+static void refuse_target(const char *given, const struct gen_api *api, const char *groups)
 {
     const char *name, *family;
-    char *known = cli_format("all, nvptx, amdgcn, host");
+    char *known = cli_format("%s", groups);
     for (int t = 0; api->target(t, &name, &family); t++) {
-        char *more = cli_format("%s, %s", known, name);
+        char *more = cli_format("%s%s%s", known, *known ? ", " : "", name);
         free(known);
         known = more;
     }
     cli_message("--target: '%s': accepted %s", given, known);
     free(known);
+}
+
+int jobs_target(const char *name, const struct gen_api *api)
+{
+    const char *known, *family;
+    for (int t = 0; api->target(t, &known, &family); t++)
+        if (!strcmp(name, known))
+            return 1;
+    refuse_target(name, api, "");
+    return 0;
 }
 
 static int choose_targets(const struct text_list *list, const struct gen_api *api,
@@ -218,7 +233,7 @@ static int choose_targets(const struct text_list *list, const struct gen_api *ap
                 out[count++] = (struct chosen_target){name, family};
         }
         if (count == before) {
-            refuse_target(list->items[i], api);
+            refuse_target(list->items[i], api, "all, nvptx, amdgcn, host");
             return 0;
         }
     }
@@ -383,7 +398,7 @@ static void drop_twins(struct jobs *jobs)
     free(order);
 }
 
-/* Plan values from outside: --plan's, or a tuned table's. */
+/* Plan values from outside: --plan's, or a tuned table's. 0: of that which a job needs, and only such jobs fail. */
 static int set_plan(const struct job_lists *lists, const char *dirs, struct job *job)
 {
     kvk_error err = {0};
@@ -395,7 +410,8 @@ static int set_plan(const struct job_lists *lists, const char *dirs, struct job 
         tuned_plan_parse("--plan", lists->plan, &values, NULL);
         tuned_plan_format(&values, job->tuned.plan, sizeof job->tuned.plan);
     } else if (tuned_lookup(dirs, r, &job->tuned, &err)) {
-        cli_error("tuned table", &err);
+        free(job->error);
+        job->error = cli_format("tuned table: %s", err.text);
         return 0;
     }
     r->plan = job->tuned.plan;
@@ -403,14 +419,12 @@ static int set_plan(const struct job_lists *lists, const char *dirs, struct job 
     return 1;
 }
 
-static int set_plans(const struct job_lists *lists, struct jobs *jobs)
+static void set_plans(const struct job_lists *lists, struct jobs *jobs)
 {
     char *dirs = paths_specs(lists->spec_dir);
-    int good = 1;
-    for (int i = 0; i < jobs->count && good; i++)
-        good = set_plan(lists, dirs, &jobs->items[i]);
+    for (int i = 0; i < jobs->count; i++)
+        jobs->failed_tables += !set_plan(lists, dirs, &jobs->items[i]);
     free(dirs);
-    return good;
 }
 
 /* Of these: decode's splits are joined by what lies in the object of merge. */
@@ -455,7 +469,8 @@ int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum job
     out->spec_errors = cli_alloc((size_t)lists->nspecs, sizeof *out->spec_errors);
     expand_all(&e, lists, left_out);
     drop_twins(out);
-    return set_plans(lists, out);
+    set_plans(lists, out);
+    return 1;
 }
 
 void jobs_free(struct jobs *jobs)

@@ -52,6 +52,7 @@ struct jobs {
     char **spec_errors; /* one a spec, NULL where it could be read; also reported on stderr */
     int ntexts;
     int failed_specs;
+    int failed_tables; /* jobs whose tuned table could not be read: job.error says why */
 };
 
 enum jobs_default {
@@ -63,6 +64,9 @@ enum jobs_default {
 int jobs_make(const struct job_lists *lists, const struct gen_api *api, enum jobs_default left_out,
               struct jobs *out);
 void jobs_free(struct jobs *jobs);
+
+/* Is this the name of one target? 0 after a message that tells all of them. */
+int jobs_target(const char *name, const struct gen_api *api);
 
 /* "soa sm_90a head size 80 ..." for messages, malloc'd. */
 char *job_describe(const struct job *job);

@@ -5,8 +5,11 @@
 
 #include <argp.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command {
     const char *name;
@@ -61,10 +64,19 @@ static void help(FILE *to)
 /* A result that could not be written is no result. */
 static int finish(int code)
 {
-    if (!fflush(stdout) && !ferror(stdout))
+    static int told;
+    if (told || (!fflush(stdout) && !ferror(stdout)))
         return code;
+    told = 1;
     cli_message("writing to standard output failed");
     return code ? code : CLI_USAGE;
+}
+
+/* argp ends the process after a command's --help. */
+static void at_exit(void)
+{
+    if (finish(CLI_OK))
+        _exit(CLI_USAGE);
 }
 
 /* Compilers free and ask again for some ten megabytes a kernel: given back to the system each time,
@@ -81,6 +93,8 @@ static void keep_memory(void)
 int main(int argc, char **argv)
 {
     keep_memory();
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write() */
+    atexit(at_exit);
     argp_err_exit_status = CLI_USAGE;
     generator_register();
     if (argc < 2) {
@@ -89,11 +103,11 @@ int main(int argc, char **argv)
     }
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
         help(stdout);
-        return CLI_OK;
+        return finish(CLI_OK);
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
         printf("kvkiln %s\n", kvk_version());
-        return CLI_OK;
+        return finish(CLI_OK);
     }
     for (int i = 0; i < COMMANDS; i++)
         if (!strcmp(argv[1], commands[i].name)) {

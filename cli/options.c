@@ -4,6 +4,13 @@
 
 #include <string.h>
 
+void options_number(const struct argp_state *state, const char *option, const char *arg, long low,
+                    long high, long *out)
+{
+    if (!cli_number(arg, low, high, out))
+        argp_error(state, "--%s: '%s': accepted %ld to %ld", option, arg, low, high);
+}
+
 int options_has(const char *words, const char *text)
 {
     size_t length = strlen(text);

@@ -10,7 +10,6 @@
 #include "../runtime/object.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,8 +253,6 @@ int pack_merge(const struct open_pack *packs, int count, const char *out)
         }
     }
     error = pack_writer_bytes(&writer, &bytes, &size);
-    if (!error && !paths_make_parent(out))
-        error = cli_format("%s: %s", out, strerror(errno));
     if (!error && paths_write(out, bytes, size, &error))
         printf("%s: %zu rows, %zu bytes\n", out, writer.count, size);
     if (error)
@@ -310,10 +307,6 @@ static char *extract_row(const struct pack *pack, uint32_t index, const struct p
 int pack_extract(const struct open_pack *open, const struct pack_extract *how)
 {
     int failed = 0, files = 0;
-    if (!paths_make_dirs(how->dir)) {
-        cli_message("%s: %s", how->dir, strerror(errno));
-        return CLI_USAGE;
-    }
     uint32_t *order = pack_sorted(&open->pack);
     for (uint32_t i = 0; i < open->pack.rows; i++) {
         struct pack_row row;
@@ -350,9 +343,7 @@ int pack_object_file(const struct open_pack *open, const char *out, const char *
         if (!isalnum((unsigned char)*c))
             *c = '_';
     void *bytes = pack_elf(open->pack.bytes, open->pack.size, name, machine, &size);
-    if (!paths_make_parent(out))
-        error = cli_format("%s: %s", out, strerror(errno));
-    if (!error && paths_write(out, bytes, size, &error))
+    if (paths_write(out, bytes, size, &error))
         printf("%s: %s, %s_size\n", out, name, name);
     if (error)
         cli_message("%s", error);

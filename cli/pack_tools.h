@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
 ** pack_tools.h - what `kvkiln pack` does with packs that are open. Each returns an exit code, after a
-** message where it is not CLI_OK.
+** message where it is not CLI_OK. What is written can be: paths.h was asked.
 */
 #ifndef KVKILN_CLI_PACK_TOOLS_H
 #define KVKILN_CLI_PACK_TOOLS_H
@@ -22,7 +22,8 @@ uint32_t *pack_sorted(const struct pack *pack);
  * `faults`, an item. Returns how many. */
 int pack_verify(const struct open_pack *open, json_t *faults);
 
-/* Lines on stdout, or, with `out`, items: 1 if the packs differ. */
+/* Lines on stdout, or, with `out`, items: 1 if the packs differ. Both are whole, as those to merge are: a sum in the index
+ * stands for a row. */
 int pack_diff(const struct open_pack *a, const struct open_pack *b, json_t *out);
 
 int pack_merge(const struct open_pack *packs, int count, const char *out);

@@ -5,12 +5,15 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { MOST_LINKS = 40 };
 
 static char *executable_dir(void)
 {
@@ -113,10 +116,15 @@ static int write_file(const char *path, const void *data, size_t bytes)
     return good;
 }
 
+static char *temporary_of(const char *path)
+{
+    return cli_format("%s.%ld.tmp", path, (long)getpid());
+}
+
 /* By a temporary file beside it, so that what is there is whole at all times. */
 static int replace_file(const char *path, const void *data, size_t bytes)
 {
-    char *temporary = cli_format("%s.%ld.tmp", path, (long)getpid());
+    char *temporary = temporary_of(path);
     int good = write_file(temporary, data, bytes) && !rename(temporary, path);
     int failed = errno;
     if (!good)
@@ -126,48 +134,105 @@ static int replace_file(const char *path, const void *data, size_t bytes)
     return good;
 }
 
+/* What `path` stands for: where it is a link, the file that this points at, which need not be there. malloc'd. */
+static char *through_links(const char *path)
+{
+    char *at = cli_format("%s", path), to[PATH_MAX];
+    for (int i = 0; i < MOST_LINKS; i++) {
+        ssize_t length = readlink(at, to, sizeof to - 1);
+        if (length <= 0)
+            break;
+        to[length] = '\0';
+        char *slash = *to == '/' ? NULL : strrchr(at, '/');
+        char *next = cli_format("%.*s%s", slash ? (int)(slash + 1 - at) : 0, at, to);
+        free(at);
+        at = next;
+    }
+    return at;
+}
+
+static int is_special(const char *path)
+{
+    struct stat st;
+    return !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
 /* Devices and pipes are written to, not replaced, and so is what a link points at. */
 int paths_write(const char *path, const void *data, size_t bytes, char **error)
 {
-    struct stat st;
-    int there = !stat(path, &st), good;
-    char *target = there ? realpath(path, NULL) : NULL;
-    if (there && !S_ISREG(st.st_mode))
-        good = write_file(path, data, bytes);
-    else
-        good = replace_file(target ? target : path, data, bytes);
+    char *target = through_links(path);
+    int good = is_special(path) ? write_file(path, data, bytes) : replace_file(target, data, bytes);
     if (!good)
         *error = cli_format("%s: %s", path, strerror(errno));
     free(target);
     return good;
 }
 
-int paths_make_dirs(const char *path)
+/* A message, of errno, unless `good`. */
+static int said(int good, const char *path)
 {
-    char *copy = cli_format("%s", path);
-    for (char *c = copy + 1; *c; c++)
-        if (*c == '/') {
-            *c = '\0';
-            mkdir(copy, 0777);
-            *c = '/';
-        }
-    int good = !mkdir(copy, 0777) || errno == EEXIST;
-    if (good && !is_dir(copy)) {
-        errno = ENOTDIR;
-        good = 0;
-    }
-    free(copy);
+    if (!good)
+        cli_message("%s: %s", path, strerror(errno));
     return good;
 }
 
-int paths_make_parent(const char *path)
+/* By what will be done, as access() allows root what a file system does not. */
+static int can_replace(const char *path)
 {
-    char *copy = cli_format("%s", path), *slash = strrchr(copy, '/');
-    int good = 1;
-    if (slash && slash > copy) {
-        *slash = '\0';
-        good = paths_make_dirs(copy);
+    char *temporary = temporary_of(path);
+    int file = open(temporary, O_WRONLY | O_CREAT | O_CLOEXEC, 0666), failed = errno;
+    if (file >= 0) {
+        close(file);
+        unlink(temporary);
     }
-    free(copy);
+    free(temporary);
+    errno = failed;
+    return file >= 0;
+}
+
+static int make_dir(const char *path)
+{
+    int failed = mkdir(path, 0777) ? errno : 0;
+    if (!failed || is_dir(path))
+        return 1;
+    errno = failed == EEXIST ? ENOTDIR : failed;
+    return 0;
+}
+
+/* Those in `path` that are not there, the first `length` bytes of it: said of the one that could not be made. */
+static int make_dirs(const char *path, size_t length)
+{
+    int good = 1;
+    for (size_t end = 1; end <= length && good; end++) {
+        if (end < length && path[end] != '/')
+            continue;
+        char *folder = cli_format("%.*s", (int)end, path);
+        good = said(make_dir(folder), folder);
+        free(folder);
+    }
+    return good;
+}
+
+int paths_make_folder(const char *path)
+{
+    errno = ENOENT;
+    if (!said(*path != '\0', path) || !make_dirs(path, strlen(path)))
+        return 0;
+    char *file = cli_format("%s/kvkiln", path);
+    int good = said(can_replace(file), path);
+    free(file);
+    return good;
+}
+
+int paths_make_ready(const char *path)
+{
+    if (is_special(path))
+        return said(!access(path, W_OK), path);
+    char *target = through_links(path), *slash = strrchr(target, '/');
+    errno = *path ? EISDIR : ENOENT;
+    int good = said(*path && (!slash || slash[1]) && !is_dir(target), path) &&
+               (!slash || make_dirs(target, (size_t)(slash - target))) &&
+               said(can_replace(target), path);
+    free(target);
     return good;
 }

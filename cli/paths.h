@@ -13,12 +13,13 @@ char *paths_specs(const char *option);
 /* Folder of the sample cases, malloc'd, or NULL. */
 char *paths_data(const char *option);
 
-/* Writes a file under a temporary name and renames it: a file under its final name is complete. 1,
- * or 0 with *error malloc'd. */
+/* Every file that a command writes: under a temporary name beside it, and renamed, so that a file under its final name is
+ * complete and an old one stays until the new one is. 1, or 0 with *error malloc'd. */
 int paths_write(const char *path, const void *data, size_t bytes, char **error);
 
-/* mkdir -p of a folder, or of the one a file is to lie in: 0 with errno set. */
-int paths_make_dirs(const char *path);
-int paths_make_parent(const char *path);
+/* Asked before the work whose result is to be written: makes the folders that are not there, and tries whether a file can be
+ * made, in a folder or under that name. 1, or 0 after a message. */
+int paths_make_folder(const char *path);
+int paths_make_ready(const char *path);
 
 #endif

@@ -3,6 +3,7 @@
 #include "quality_data.h"
 
 #include "number.h"
+#include "options.h"
 
 #include <limits.h>
 #include <math.h>
@@ -32,10 +33,11 @@ static int check_tensor(const struct tensor *t, char *error)
         snprintf(error, SAFETENSORS_ERROR,
                  "tensor '%.60s': accepted shape [rows, heads, head size], none of them 0",
                  t->name);
-    else if (t->shape[1] > 1 << 16 || t->shape[2] > 1 << 16)
+    else if (t->shape[1] > 1 << 16 || t->shape[2] < OPTIONS_HEAD_LEAST ||
+             t->shape[2] > OPTIONS_HEAD_MOST)
         snprintf(error, SAFETENSORS_ERROR,
-                 "tensor '%.60s': %ld heads of size %ld, accepted at most 65536 each", t->name,
-                 t->shape[1], t->shape[2]);
+                 "tensor '%.60s': %ld heads of size %ld: accepted at most 65536, of size %d to %d",
+                 t->name, t->shape[1], t->shape[2], OPTIONS_HEAD_LEAST, OPTIONS_HEAD_MOST);
     else
         return 1;
     return 0;

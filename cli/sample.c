@@ -3,6 +3,7 @@
 #include "sample.h"
 
 #include "cli.h"
+#include "options.h"
 
 #include <limits.h>
 #include <math.h>
@@ -72,18 +73,19 @@ static int read_meta(struct sample *s, char *error)
         return reject(error, "metadata 'preset': '%.60s' is not a preset", s->preset);
     if (strcmp(s->layout, "aos") && strcmp(s->layout, "soa") && strcmp(s->layout, "native"))
         return reject(error, "metadata 'layout': '%.40s': accepted aos, soa, native", s->layout);
-    if (!meta_dtype(s, error) || !meta_number(st, "head_size", 8, 4096, &s->head_size, error)
-        || !meta_number(st, "num_kv_heads", 1, 65536, &s->kv_heads, error)
-        || !meta_number(st, "num_query_heads", 1, 65536, &s->query_heads, error)
-        || !meta_number(st, "block_size", 1, 65536, &s->page_tokens, error)
-        || !meta_number(st, "slot_size", 1, 1 << 20, &slot_size, error) || !meta_scale(s, error))
+    if (!meta_dtype(s, error) ||
+        !meta_number(st, "head_size", OPTIONS_HEAD_LEAST, OPTIONS_HEAD_MOST, &s->head_size,
+                     error) ||
+        !meta_number(st, "num_kv_heads", 1, 65536, &s->kv_heads, error) ||
+        !meta_number(st, "num_query_heads", 1, 65536, &s->query_heads, error) ||
+        !meta_number(st, "block_size", 1, OPTIONS_PAGE_MOST, &s->page_tokens, error) ||
+        !meta_number(st, "slot_size", 1, 1 << 20, &slot_size, error) || !meta_scale(s, error))
         return 0;
     s->converted = format->key == KEY_CODEBOOK && safetensors_text(st, "converted_from");
     if (s->query_heads % s->kv_heads)
         return reject(error, "%d query heads are not a multiple of %d KV heads", s->query_heads,
                       s->kv_heads);
-    if (!slots_make(format, s->layout, s->kv_heads, s->head_size, s->page_tokens,
-                    &s->slots))
+    if (!slots_make(format, s->layout, s->kv_heads, s->head_size, s->page_tokens, &s->slots))
         return reject(error, "%s has no head size %d in layout %s", s->preset, s->head_size,
                       s->layout);
     if ((size_t)slot_size != s->slots.slot_bytes)
@@ -115,8 +117,8 @@ static int want(struct sample *s, const char *name, enum tensor_type type, int d
 static int need(struct sample *s, const char *name, enum tensor_type type, int dims,
                 const long *shape, const struct tensor **out, char *error)
 {
-    return want(s, name, type, dims, shape, out, error)
-           && (*out || reject(error, "tensor '%s' is missing", name));
+    return want(s, name, type, dims, shape, out, error) &&
+           (*out || reject(error, "tensor '%s' is missing", name));
 }
 
 static int32_t *copy_int32(const struct tensor *tensor)
@@ -227,8 +229,8 @@ static int read_inputs(struct sample *s, char *error)
 {
     enum tensor_type type = s->dtype == KVK_FLOAT16 ? TENSOR_F16 : TENSOR_BF16;
     const long rows[] = {-1, s->kv_heads, s->head_size};
-    if (!want(s, "key", type, 3, rows, &s->key, error)
-        || !want(s, "value", type, 3, rows, &s->value, error))
+    if (!want(s, "key", type, 3, rows, &s->key, error) ||
+        !want(s, "value", type, 3, rows, &s->value, error))
         return 0;
     if (!s->key || !s->value)
         s->key = s->value = NULL;
@@ -237,9 +239,10 @@ static int read_inputs(struct sample *s, char *error)
                       s->value->shape[0]);
     s->rows = s->key ? s->key->shape[0] : 0;
     const long query[] = {s->sequences, s->query_heads, s->head_size};
-    return read_slots(s, error) && want(s, "decode_query", type, 3, query, &s->decode_query, error)
-           && want(s, "decode_out", type, 3, query, &s->decode_out, error)
-           && want(s, "sinks", TENSOR_F32, 1, (long[]){s->query_heads}, &s->sinks, error);
+    return read_slots(s, error) &&
+           want(s, "decode_query", type, 3, query, &s->decode_query, error) &&
+           want(s, "decode_out", type, 3, query, &s->decode_out, error) &&
+           want(s, "sinks", TENSOR_F32, 1, (long[]){s->query_heads}, &s->sinks, error);
 }
 
 static int read_unified(struct sample *s, char *error)
@@ -247,8 +250,8 @@ static int read_unified(struct sample *s, char *error)
     enum tensor_type type = s->dtype == KVK_FLOAT16 ? TENSOR_F16 : TENSOR_BF16;
     const struct tensor *start;
     long shape[] = {-1, s->query_heads, s->head_size};
-    if (!want(s, "unified_query", type, 3, shape, &s->unified_query, error)
-        || !want(s, "query_start_loc", TENSOR_I32, 1, (long[]){s->sequences + 1}, &start, error))
+    if (!want(s, "unified_query", type, 3, shape, &s->unified_query, error) ||
+        !want(s, "query_start_loc", TENSOR_I32, 1, (long[]){s->sequences + 1}, &start, error))
         return 0;
     if (!s->unified_query || !start) {
         s->unified_query = NULL;
@@ -258,8 +261,8 @@ static int read_unified(struct sample *s, char *error)
     s->query_start = copy_int32(start);
     for (long i = 0; i < s->sequences; i++) {
         long begin = s->query_start[i], end = s->query_start[i + 1];
-        if (begin < 0 || end < begin || end > s->tokens || end - begin > s->lengths[i]
-            || (i == 0 && begin))
+        if (begin < 0 || end < begin || end > s->tokens || end - begin > s->lengths[i] ||
+            (i == 0 && begin))
             return reject(error,
                           "query_start_loc [%ld, %ld] of sequence %ld: %ld rows, %d cached tokens",
                           begin, end, i, s->tokens, s->lengths[i]);
@@ -267,9 +270,9 @@ static int read_unified(struct sample *s, char *error)
     for (int i = 0; i < s->st.ntensors; i++) {
         const char *name = s->st.tensors[i].name;
         const struct tensor *out;
-        if ((!strcmp(name, "unified_out") || !strcmp(name, "unified_out_sinks")
-             || sample_window(name) >= 0)
-            && !want(s, name, type, 3, shape, &out, error))
+        if ((!strcmp(name, "unified_out") || !strcmp(name, "unified_out_sinks") ||
+             sample_window(name) >= 0) &&
+            !want(s, name, type, 3, shape, &out, error))
             return 0;
     }
     return 1;
@@ -282,8 +285,8 @@ static int read_dequant(struct sample *s, char *error)
         any = safetensors_get(&s->st, "dequant_value");
     enum tensor_type type = any && any->type == TENSOR_BF16 ? TENSOR_BF16 : TENSOR_F16;
     const long shape[] = {s->total, s->kv_heads, s->head_size};
-    return want(s, "dequant_key", type, 3, shape, &s->dequant_key, error)
-           && want(s, "dequant_value", type, 3, shape, &s->dequant_value, error);
+    return want(s, "dequant_key", type, 3, shape, &s->dequant_key, error) &&
+           want(s, "dequant_value", type, 3, shape, &s->dequant_value, error);
 }
 
 int sample_open(const char *path, struct sample *out, char *error)
@@ -292,9 +295,9 @@ int sample_open(const char *path, struct sample *out, char *error)
     out->path = path;
     if (!safetensors_open(path, &out->st, error))
         return 0;
-    int good = read_meta(out, error) && read_cache(out, error) && read_tables(out, error)
-               && read_inputs(out, error) && read_unified(out, error) && read_dequant(out, error)
-               && want(out, "centroids", TENSOR_F32, 1, (long[]){-1}, &out->centroids, error);
+    int good = read_meta(out, error) && read_cache(out, error) && read_tables(out, error) &&
+               read_inputs(out, error) && read_unified(out, error) && read_dequant(out, error) &&
+               want(out, "centroids", TENSOR_F32, 1, (long[]){-1}, &out->centroids, error);
     if (!good)
         sample_close(out);
     return good;
@@ -328,8 +331,8 @@ long sample_window(const char *name)
 {
     static const char prefix[] = "unified_out_window";
     long window;
-    if (strncmp(name, prefix, sizeof prefix - 1)
-        || !cli_number(name + sizeof prefix - 1, 1, INT32_MAX, &window))
+    if (strncmp(name, prefix, sizeof prefix - 1) ||
+        !cli_number(name + sizeof prefix - 1, 1, INT32_MAX, &window))
         return -1;
     return window;
 }

@@ -39,7 +39,7 @@ void tune_row(const struct bench *b, const char *spec_text, struct tuned_row *ou
 void tune_merge(struct tuned_table *table, const struct tuned_row *row);
 /* A missing file is an empty table. */
 kvk_status tune_load(const char *path, struct tuned_table *out, kvk_error *err);
-/* Sorted, whole or not at all. 0 on success, else an errno. */
-int tune_save(const char *path, struct tuned_table *table);
+/* Sorted, by paths_write. 1, or 0 with *error malloc'd. */
+int tune_save(const char *path, struct tuned_table *table, char **error);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune_table.c - a tuned table as a file: read, merged, sorted and written. */
+#include "paths.h"
 #include "tune.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 void tune_row(const struct bench *b, const char *spec_text, struct tuned_row *out)
 {
@@ -74,7 +74,7 @@ kvk_status tune_load(const char *path, struct tuned_table *out, kvk_error *err)
 {
     FILE *file = fopen(path, "rb");
     memset(out, 0, sizeof *out);
-    if (!file && errno == ENOENT)
+    if (!file && (errno == ENOENT || errno == ENOTDIR))
         return KVK_OK;
     char *text = cli_alloc(TUNED_FILE_BYTES + 1, 1);
     size_t bytes = file ? fread(text, 1, TUNED_FILE_BYTES + 1, file) : 0;
@@ -130,29 +130,29 @@ static void put_row(FILE *out, const struct tuned_row *row)
     fprintf(out, " },\n");
 }
 
-int tune_save(const char *path, struct tuned_table *table)
+static void put_table(FILE *out, const struct tuned_table *table)
 {
-    char *temporary = cli_format("%s.%ld.tmp", path, (long)getpid());
-    FILE *file = fopen(temporary, "w");
-    int failed = file ? 0 : errno;
-    if (table->count)
-        qsort(table->rows, (size_t)table->count, sizeof *table->rows, by_match);
-    if (file) {
-        fprintf(
-            file,
+    fprintf(out,
             "-- SPDX-License-Identifier: Apache-2.0\n"
             "-- Measured by kvkiln tune, which keeps rows but not comments; see docs/tuning.md.\n"
             "return {\n");
-        for (int i = 0; i < table->count; i++)
-            put_row(file, &table->rows[i]);
-        fprintf(file, "}\n");
-        if (ferror(file) | fclose(file))
-            failed = EIO;
-        else if (rename(temporary, path))
-            failed = errno;
-        if (failed)
-            unlink(temporary);
-    }
-    free(temporary);
-    return failed;
+    for (int i = 0; i < table->count; i++)
+        put_row(out, &table->rows[i]);
+    fprintf(out, "}\n");
+}
+
+int tune_save(const char *path, struct tuned_table *table, char **error)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&text, &bytes);
+    int good = 0;
+    if (table->count)
+        qsort(table->rows, (size_t)table->count, sizeof *table->rows, by_match);
+    if (!memory || (put_table(memory, table), fclose(memory)))
+        *error = cli_format("%s: out of memory", path);
+    else
+        good = paths_write(path, text, bytes, error);
+    free(text);
+    return good;
 }

@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -247,6 +248,28 @@ def demo_agrees_with_the_reference():
     kvkiln("demo", "--device", "cuda:77", "--data", f"{ROOT}/tests/data", code=3)
 
 
+def demo_of_a_damaged_file_is_usage():
+    """As check: it is named on both streams, the others run, and a case that fails weighs more."""
+    folder = f"{TEMP}/cut"
+    os.makedirs(folder)
+    good, other = sorted(glob.glob(f"{ROOT}/tests/data/*k8v4*"))[:2]
+    shutil.copy(good, f"{folder}/a.safetensors")
+    with open(other, "rb") as file:
+        whole = file.read()
+    with open(f"{folder}/b.safetensors", "wb") as file:
+        file.write(whole[:len(whole) // 2])
+    done = kvkiln("demo", "--device", "host", "--data", folder, code=2)
+    assert done.stderr.startswith(f"kvkiln: {folder}/b.safetensors: ") and len(done.stderr.splitlines()) == 1, done
+    assert done.stdout.splitlines()[-1].startswith("1 of 2 cases agree"), done.stdout
+    result = json.loads(kvkiln("demo", "--device", "host", "--data", folder, "--json", code=2).stdout)
+    assert [c["pass"] for c in result["cases"]] == [True, False] and result["cases"][1]["error"] in done.stderr, result
+    size = int.from_bytes(whole[:8], "little")
+    begin = json.loads(whole[8:8 + size])["decode_out"]["data_offsets"][0] + 8 + size
+    with open(f"{folder}/c.safetensors", "wb") as file:
+        file.write(whole[:begin] + b"\x12\x34" * 64 + whole[begin + 128:])
+    assert "FAIL" in kvkiln("demo", "--device", "host", "--data", folder, code=1).stdout
+
+
 def bench_verifies_and_times():
     small = ("bench", "decode", "--device", "host", "--context", "70", "--kv-heads", "2", "--repeats", "3")
     result = json.loads(kvkiln(*small, "--json").stdout)
@@ -311,7 +334,7 @@ TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, specs_ma
          pairs_are_read_by_loads_that_transpose, plans_come_from_rules_tables_and_options,
          build_writes_every_combination, build_writes_the_default_folder,
          every_layout_is_every_one_that_the_shape_has, build_counts_what_failed,
-         demo_agrees_with_the_reference, bench_verifies_and_times, bench_of_every_kind_counts_its_bytes,
+         demo_agrees_with_the_reference, demo_of_a_damaged_file_is_usage, bench_verifies_and_times, bench_of_every_kind_counts_its_bytes,
          compiles_of_one_process_are_equal_and_cached, unwritable_cache_is_no_obstacle]
 
 with tempfile.TemporaryDirectory() as TEMP:

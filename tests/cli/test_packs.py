@@ -96,6 +96,19 @@ def verify_finds_damage():
     kvkiln("pack", "verify", "not-there", code=2)
 
 
+def damaged_code_goes_nowhere():
+    """The index of frame.kvkpack is whole, what it says of a kernel's bytes is not true."""
+    said = kvkiln("pack", "verify", "frame.kvkpack", code=1).stderr
+    for command in (("merge", "-o", "damaged.out", "a.kvkpack", "frame.kvkpack"), ("merge", "-o", "damaged.out", "frame.kvkpack"),
+                    ("diff", "a.kvkpack", "frame.kvkpack"), ("diff", "frame.kvkpack", "frame.kvkpack"),
+                    ("diff", "--json", "frame.kvkpack", "a.kvkpack"), ("object", "-o", "damaged.out", "frame.kvkpack")):
+        done = kvkiln("pack", *command, code=1)
+        assert not done.stdout and said in done.stderr, (command, done)
+        assert not os.path.exists(f"{TEMP}/damaged.out"), command
+    assert said.split(": ")[-1] in kvkiln("pack", "extract", "frame.kvkpack", "-o", "damaged", code=1).stderr
+    assert len(os.listdir(f"{TEMP}/damaged")) == len(json.loads(kvkiln("pack", "list", "--json", "a.kvkpack").stdout)["packs"][0]["rows"]) - 1
+
+
 def diff_says_what_differs():
     build("other.kvkpack", "fp16", "--target", "x86-64-v3", "--kind", "store,copy")
     done = kvkiln("pack", "diff", "part01.kvkpack", "other.kvkpack", code=1)
@@ -233,7 +246,7 @@ def cache_commands_check_their_arguments():
 
 
 CASES = [same_input_gives_the_same_bytes, merge_of_parts_is_the_whole, list_shows_every_kernel,
-         failures_are_named_and_do_not_stop_the_rest, verify_finds_damage, diff_says_what_differs,
+         failures_are_named_and_do_not_stop_the_rest, verify_finds_damage, damaged_code_goes_nowhere, diff_says_what_differs,
          extract_gives_what_build_writes, usage_errors_are_named, host_without_generator_serves_from_a_pack,
          doctor_says_which_packs_are_of_use,
          pack_is_linked_into_a_program, cache_is_looked_after, cache_commands_check_their_arguments]

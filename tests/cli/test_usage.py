@@ -23,7 +23,6 @@ COMMANDS = {("presets",): (), ("doctor",): (), ("explain",): (SPEC, "--target", 
 # Any text is a value of these: paths, names and patterns.
 FREE = {"output", "pack", "data", "input", "json", "markdown", "only", "preset", "name", "symbol", "dir"}
 FREE_OF = {("pack", "target"): "which rows of a pack"}
-BARE = {("bench", "compile")}  # names the field without the two dashes, or the value alone: asked of the generator
 
 
 def kvkiln(*args, code, env=None):
@@ -44,13 +43,31 @@ def with_option(*names):
 
 
 def refused(command, option, value):
-    """Status 2, nothing on stdout, one line that names the option, the value and what is accepted."""
+    """Status 2, nothing on stdout, a line that names the option, the value and what is accepted, and argp's sentence behind it."""
     done = kvkiln(*command, *COMMANDS[command], f"--{option}={value}", code=2)
     assert not done.stdout, (command, option, done.stdout)
-    lines = [x for x in done.stderr.splitlines() if "accepted" in x or "see kvkiln build --help for the list" in x]
-    dashes = "" if command in BARE else "--"
-    assert len(lines) == 1 and (f"{dashes}{option}" in lines[0] or command in BARE), (command, option, done.stderr)
-    assert value.split(",")[-1] in lines[0], (command, option, done.stderr)
+    line, *more = done.stderr.splitlines()
+    assert f"--{option}: " in line and "accepted" in line and value.split(",")[-1] in line, (command, option, done.stderr)
+    assert not more or re.fullmatch("Try `kvkiln .* --help' or `kvkiln .* --usage' for more information.", " ".join(more)), done.stderr
+    return line
+
+
+def ranges_are_the_generators():
+    """What is accepted is not refused later, and the other way round: a number just outside is, one just inside is not."""
+    with open(f"{ROOT}/gen/spec.c", encoding="utf-8") as file:
+        ranges = {name.replace("_tokens", "").replace("_", "-"): (int(low), int(high))
+                  for name, low, high in re.findall(r'check_range\("(\w+)", geo->\w+, (\d+),\s+(\d+)', file.read())}
+    assert set(ranges) == {"head-size", "value-head-size", "gqa", "page"}, ranges
+    asked = 0
+    for command in COMMANDS:
+        for option in set(ranges) & set(options(command)):
+            for outside in (ranges[option][0] - 1, ranges[option][1] + 1):
+                assert refused(command, option, str(outside)).endswith(f"accepted {ranges[option][0]} to {ranges[option][1]}"), (command, option)
+            asked += 1
+    assert asked >= 4 * 4, asked
+    for option, (low, high) in ranges.items():
+        for value in (low, high):
+            kvkiln("explain", *COMMANDS[("explain",)], "--kind", "store", f"--{option}={value}", code=0)
 
 
 def commands_are_all_here():
@@ -79,13 +96,17 @@ def words_are_case_sensitive_and_whole():
 
 
 def the_accepted_words_are_the_generators():
-    """The command line's lists are its own: an explain of each word succeeds, and the generator says the same of kinds."""
+    """The command line's lists are its own: an explain of each word succeeds, and the generator says the same."""
+    with open(f"{ROOT}/gen/pipeline.c", encoding="utf-8") as file:
+        source = file.read()
     for option in ("layout", "kind"):
         said = kvkiln("explain", *COMMANDS[("explain",)], f"--{option}=zzz", code=2).stderr.splitlines()[0].split(": accepted ")[1]
-        made = kvkiln("bench", "compile", f"--{option}=zzz", code=2).stderr.strip().split(": accepted ")[1]
+        made = re.search(f'"{option}: %s: accepted (.*?)"', source).group(1)
         assert said == made, (said, made)
         kvkiln("explain", *COMMANDS[("explain",)], f"--{option}={said.replace(', ', ',')}", code=0)
     said = kvkiln("explain", SPEC, "--target=zzz", code=2).stderr.split(": accepted ")[1].split()
+    one = kvkiln("bench", "compile", "--target=zzz", code=2).stderr.split(": accepted ")[1].split()  # of no family
+    assert one == said[4:] and said[:4] == ["all,", "nvptx,", "amdgcn,", "host,"], (one, said)
     targets = json.loads(kvkiln("doctor", "--json", code=0).stdout)["generator"]["targets"]
     targets = targets.split() if isinstance(targets, str) else targets
     assert [t.rstrip(",") for t in said] == ["all", "nvptx", "amdgcn", "host", *targets], said
@@ -152,6 +173,27 @@ def a_spec_that_cannot_be_read_is_usage():
         assert "tables/tuned/x86-64-v3.lua:1: key: frob: accepted codebook2|" in done.stderr, done.stderr
 
 
+def a_broken_table_stops_its_target_alone():
+    """And of that only the kinds that look into it."""
+    os.makedirs(f"{TEMP}/broken/tuned", exist_ok=True)
+    with open(f"{TEMP}/broken/tuned/gfx942.lua", "w", encoding="ascii") as file:
+        file.write("return {")
+    some = ("--target", "gfx942,x86-64-v3", "--layout", "aos", "--specs", "broken")
+    for more, code in (((), 2), (("ultraquant_4bit", "--head-size", "128,72"), 1)):  # a kernel that could not be made weighs more
+        out = f"{TEMP}/beside-{code}"
+        done = kvkiln("build", SPEC, *more, *some, "--kind", "unified,store", "-o", out, code=code)
+        assert "broken/tuned/gfx942.lua:1: " in done.stderr, done.stderr
+        files = os.listdir(out)
+        for kind, target, made in (("unified", "x86-64-v3", True), ("store", "gfx942", True), ("unified", "gfx942", False)):
+            assert any(f.startswith(kind) and f".{target}." in f for f in files) == made, (kind, target, files)
+    result = json.loads(kvkiln("build", SPEC, *some, "--kind", "unified,store", "-o", f"{TEMP}/beside", "--json", code=2).stdout)
+    assert result["kernels"] == 3 and [f["kernel"].split(".")[0] for f in result["failures"]] == ["unified"], result
+    done = kvkiln("explain", SPEC, *some, code=2)
+    assert done.stdout.startswith(f"decode.{SPEC}.aos.d128.g4.bf16.p16.x86-64-v3\n") and len(done.stderr.splitlines()) == 1, done
+    kvkiln("explain", SPEC, *some, "--kind", "store", code=0)
+    kvkiln("explain", SPEC, *some, "--plan", "", code=0)
+
+
 def a_row_that_is_left_out_is_told_whole():
     os.makedirs(f"{TEMP}/rows/tuned", exist_ok=True)
     for target, plan in (("gfx942", "images = 1"), ("sm_90a", "producer = 1, images = 0"), ("x86-64-v3", "narrow = 4, warps = 16, images = 8")):
@@ -164,6 +206,6 @@ def a_row_that_is_left_out_is_told_whole():
 
 
 with tempfile.TemporaryDirectory() as TEMP:
-    main([commands_are_all_here, a_value_that_is_none_is_refused_by_every_option, words_are_case_sensitive_and_whole,
+    main([commands_are_all_here, a_value_that_is_none_is_refused_by_every_option, ranges_are_the_generators, words_are_case_sensitive_and_whole,
           the_accepted_words_are_the_generators, devices_are_words, folders_of_specs_exist, a_spec_that_cannot_be_read_is_usage,
-          a_row_that_is_left_out_is_told_whole])
+          a_broken_table_stops_its_target_alone, a_row_that_is_left_out_is_told_whole])
