@@ -196,6 +196,9 @@ static kvk_status launch(void *device, const struct driver_entry *entry, struct 
 
 /* ---- memory ---- */
 
+/* What is larger stays as the system gives it: filling would make all of its pages resident. */
+enum { FILL_MOST = 1 << 30 };
+
 static kvk_status allocate(void *device, size_t bytes, void **out, kvk_error *err)
 {
     const struct device *d = device;
@@ -206,7 +209,7 @@ static kvk_status allocate(void *device, size_t bytes, void **out, kvk_error *er
                                        : host_guarded_map(bytes, d->mode == MODE_GUARD_END);
     if (!memory)
         return ERR(err, KVK_E_MEMORY, "%zu bytes", bytes);
-    if (d->mode != MODE_PLAIN)
+    if (d->mode != MODE_PLAIN && bytes <= FILL_MOST)
         memset(memory, 0xFF, bytes);
     *out = memory;
     return KVK_OK;

@@ -31,6 +31,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from share import share, share_files  # noqa: E402 (needs the path above)
+
 ROOT = os.environ.get("TEST_ROOT") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("TEST_BUILD") or f"{ROOT}/out/build"
 NUM, KVKILN = f"{BUILD}/tests/amdsim_num", f"{BUILD}/tests/amdsim_kvkiln"
@@ -41,6 +44,11 @@ VERSIONS = {"gfx942": 90402, "gfx950": 90500, "gfx1100": 110000, "gfx1201": 1200
 TARGETS = ["gfx942", "gfx950", "gfx1100", "gfx1201"]  # gfx1200 has the instructions of gfx1201
 COMPUTE_UNITS = 20  # few: the runtime splits less, so a launch is shorter
 PRESETS = sorted(os.path.basename(path)[:-4] for path in glob.glob(f"{ROOT}/specs/*.lua"))
+
+# Cases of the core, by pass: names, as `num --filter` takes them. Pages of 16, and the presets whose only cases have
+# others. "ragged": work that is shared out over sequences of different lengths, a search that no other case takes.
+CORE = {"in order": ("*.p16/1", "*/bf16.aos.*.p32/[12]", "*/nvfp4.aos.*.p32/[12]"), "backwards, rough": ("*.p16/0",),
+        "ragged": ("ragged_batches_are_spread/*.p16",)}
 
 Result = collections.namedtuple("Result", "name passed failed skipped text seconds")
 
@@ -60,7 +68,7 @@ class Device:
     """The environment in which hip:0 is a simulated GPU."""
 
     def __init__(self, folder, target, kept=None):
-        self.target, self.coverage = target, f"{folder}/{target}.coverage"
+        self.target, self.folder, self.coverage = target, folder, f"{folder}/{target}.coverage"
         topology = f"{folder}/{target}/0"
         os.makedirs(topology)
         with open(f"{topology}/properties", "w", encoding="utf-8") as f:
@@ -79,9 +87,31 @@ def output(done):
     return "\n".join((done.stdout + done.stderr).splitlines()[-40:])
 
 
-def numeric(device, name, pattern, **more):
-    started = time.monotonic()
-    done = device.run(NUM, "--device", "hip:0", *(["--filter", pattern] if pattern else []), **more)
+def core_names(patterns):
+    """Those that match, but for decode by images and by pairs, which no AMD GPU has."""
+    names = []
+    for pattern in patterns:
+        done = subprocess.run([NUM, "--list", "--filter", pattern], capture_output=True, text=True, check=True)
+        names += [name for name in done.stdout.splitlines() if not name.startswith("decode_by_")]
+    return names
+
+
+def core_share(target):
+    """{pass: names} of one target. Both numeric passes share models out alike, and with them kernels."""
+    names = {part: core_names(patterns) for part, patterns in CORE.items()}
+    ours = set(share(names["in order"] + names["backwards, rough"], target, PRESETS) + share(names["ragged"], target, PRESETS))
+    return {part: [name for name in those if name in ours] for part, those in names.items()}
+
+
+def numeric(device, name, names, **more):
+    """`names`: None runs all."""
+    started, options = time.monotonic(), []
+    if names is not None:
+        path = f"{device.folder}/{device.target}.names"
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("".join(f"{line}\n" for line in names))
+        options = ["--only", path]
+    done = device.run(NUM, "--device", "hip:0", *options, **more)
     total = re.findall(r"(\d+) passed, (\d+) failed, (\d+) skipped", done.stdout)
     passed, failed, skipped = (int(x) for x in total[-1]) if total else (0, 1, 0)
     if not passed or (done.returncode and not failed):
@@ -124,13 +154,13 @@ def samples(device, name, files):
 
 def target_jobs(device, full):
     """All that runs on one target, one after the other: later runs find the kernels of earlier ones."""
-    page = "*" if full else "*.p16"
-    yield numeric(device, "in order", None if full else f"{page}/1")
-    yield numeric(device, "backwards, rough", f"{page}/*" if full else f"{page}/0",
-                  AMDSIM_BACKWARDS="1", AMDSIM_JITTER="1")
-    if not full:  # work that is shared out over sequences of different lengths: a search that no other case of the core takes
-        yield numeric(device, "ragged", "ragged_batches_are_spread/*.p16")
-    yield samples(device, "samples", sorted(glob.glob(f"{ROOT}/tests/data/*.safetensors")))
+    names = dict.fromkeys(CORE) if full else core_share(device.target)
+    yield numeric(device, "in order", names["in order"])
+    yield numeric(device, "backwards, rough", names["backwards, rough"], AMDSIM_BACKWARDS="1", AMDSIM_JITTER="1")
+    if not full:
+        yield numeric(device, "ragged", names["ragged"])
+    files = sorted(glob.glob(f"{ROOT}/tests/data/*.safetensors"))
+    yield samples(device, "samples", files if full else share_files(files, device.target))
     golden = sorted(glob.glob(f"{ROOT}/../shared/golden/*.safetensors"))
     if full and golden:
         yield samples(device, "golden files", golden)

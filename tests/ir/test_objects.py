@@ -15,11 +15,14 @@ the machine code as well, where nvdisasm is there).
 
 A small core by default; --full: every preset x kind x head size 64, 128, 256 x gqa 1, 4, 8 x layout, and
 attention for sm_ targets also with gqa 3 and 16, pages of 32 and 64 and the float presets. --spills prints a
-table of registers, spills and scratch of each kernel too. KVKILN names the executable; else out/bin/kvkiln.
+table of registers, spills and scratch of each kernel too. The core's objects are kept for the next run by the same
+generator. KVKILN names the executable; else out/bin/kvkiln.
 """
 import argparse
 import collections
 import concurrent.futures
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -29,6 +32,7 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = f"{ROOT}/out/build"
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import hsaco  # noqa: E402 (needs the path above)
 
@@ -404,6 +408,36 @@ def print_facts(found):
             print(f"{os.path.basename(path)[:58]:58} {entry:8} {registers:>5} {spills:>7} {scratch:>8} {shared:>7}")
 
 
+def kept_folder():
+    """Where the core's objects stay for the next run by the same generator; those of others go."""
+    name = hashlib.sha256()
+    for path in (f"{BUILD}/generated/build_id.h", f"{ROOT}/tests/ir/values.lua", __file__):
+        with open(path, "rb") as f:
+            name.update(f.read())
+    folder, name = f"{BUILD}/test-cache-objects", name.hexdigest()[:16]
+    os.makedirs(f"{folder}/{name}", exist_ok=True)
+    for other in set(os.listdir(folder)) - {name}:
+        shutil.rmtree(f"{folder}/{other}", ignore_errors=True)
+    return f"{folder}/{name}"
+
+
+def built(kvkiln, group, folder, keep):
+    """The same as build(), or what it found in an earlier run that missed nothing."""
+    if not keep:
+        return build(kvkiln, group, folder)
+    kept = f"{keep}/{hashlib.sha256(repr(group).encode()).hexdigest()[:16]}"
+    done = f"{kept}/done.json"
+    if os.path.exists(done):
+        with open(done, encoding="utf-8") as f:
+            return json.load(f), ""
+    shutil.rmtree(kept, ignore_errors=True)
+    found, said = build(kvkiln, group, kept)
+    if not said and len(found) == expected(group):
+        with open(done, "w", encoding="utf-8") as f:
+            json.dump(found, f)
+    return found, said
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true")
@@ -412,6 +446,9 @@ def main():
     args = parser.parse_args()
     kvkiln = os.environ.get("KVKILN", f"{ROOT}/out/bin/kvkiln")
     only = [t for t in args.targets.split(",") if t]
+    # of an executable elsewhere the generator is not known
+    own = kvkiln == f"{ROOT}/out/bin/kvkiln" and os.path.exists(f"{BUILD}/generated/build_id.h")
+    keep = kept_folder() if own and not args.full else None
     passed = failed = skipped = 0
     waves = collections.defaultdict(list)
     tools = shutil.which("llvm-objdump-22")
@@ -425,7 +462,7 @@ def main():
             skipped += expected(group)
             continue
         with tempfile.TemporaryDirectory() as folder:
-            found, said = build(kvkiln, group, folder)
+            found, said = built(kvkiln, group, folder, keep)
             if said:
                 print(said)
             missing = expected(group) - len(found)

@@ -161,16 +161,15 @@ void contract_page_numbers(struct num_run *run, const struct num_case *c)
     static const int lengths[] = {29, 21};
     const int64_t stride = INT64_C(2) << 20, first = 2100;
     struct world w;
-    kvk_error err = {0};
 
     make(run, &w, c, lengths, 2);
     int64_t pages = first + w.pool.pages;
     uint8_t *memory = num_device_untouched(run, (size_t)(pages * stride));
     for (int64_t p = 0; p < w.pool.pages; p++)
-        num_ok(run,
-               kvk_upload(run->ctx, memory + (first + p) * stride,
-                          w.pool.data + p * w.pool.page_stride, (size_t)w.pool.page_stride, &err),
-               &err, "kvk_upload");
+        num_place_page(run, memory, (size_t)(pages * stride),
+                       &(struct page_at){w.pool.data + p * w.pool.page_stride,
+                                         (size_t)((first + p) * stride),
+                                         (size_t)w.pool.page_stride});
     struct kvk_pool pool = {.data = memory, .pages = pages, .page_stride = stride};
     put_strides(&pool, &w);
     struct world far = w;

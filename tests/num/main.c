@@ -23,6 +23,7 @@ enum { CASE_SECONDS = 180 };
 struct options {
     struct num_run run;
     const char *filter;
+    char *only; /* names, each between newlines */
     int full, list, json, verbose, samples, reduced;
     int shard, shards; /* 1..shards */
 };
@@ -38,6 +39,7 @@ static struct {
 static const struct argp_option option_list[] = {
     {"device", 'd', "DEVICE", 0, "auto, host, cuda:0, hip:0; host:1 and host:2 guard buffers", 0},
     {"filter", 'f', "TEXT", 0, "Cases whose name contains TEXT, or matches it if it holds a *", 0},
+    {"only", 6, "FILE", 0, "Cases whose names are the lines of FILE, each of which must be one", 0},
     {"full", 1, NULL, 0, "The full product of shapes", 0},
     {"sample", 2, "N", 0, "N shapes drawn by the seed, and nothing else", 0},
     {"reduced", 5, NULL, 0, "One case of every kind for every preset and layout", 0},
@@ -59,6 +61,27 @@ static int read_shard(struct options *o, const char *text)
            o->shard >= 1 && o->shard <= o->shards;
 }
 
+/* A file's text after a newline; exits if it cannot be read. */
+static char *read_lines(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char *text = NULL;
+    size_t cap = 0;
+
+    if (!file || getdelim(&text, &cap, '\0', file) < 0) {
+        fprintf(stderr, "num: --only %s: cannot be read, or is empty\n", path);
+        exit(2);
+    }
+    fclose(file);
+    char *lines = malloc(strlen(text) + 2);
+    if (!lines)
+        abort();
+    lines[0] = '\n';
+    strcpy(lines + 1, text);
+    free(text);
+    return lines;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
@@ -78,6 +101,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "--sample %s: not a number above 0", arg);
         break;
     case 5: o->reduced = 1; break;
+    case 6: o->only = read_lines(arg); break;
     case 4: o->run.broken = FAULT_LENGTH; break;
     case 3:
         if (!read_shard(o, arg))
@@ -133,8 +157,27 @@ static void catch_signals(void)
         sigaction(signals[i], &action, NULL);
 }
 
+static int is_line(const char *lines, const char *name)
+{
+    char line[sizeof((struct num_case *)NULL)->name + 2];
+
+    snprintf(line, sizeof line, "\n%s\n", name);
+    return strstr(lines, line) != NULL;
+}
+
+static size_t count_lines(const char *lines)
+{
+    size_t n = 0;
+
+    while ((lines = strchr(lines + 1, '\n')))
+        n++;
+    return n;
+}
+
 static int matches(const struct options *o, const struct num_case *c)
 {
+    if (o->only && !is_line(o->only, c->name))
+        return 0;
     if (!o->filter)
         return 1;
     if (strchr(o->filter, '*'))
@@ -172,6 +215,10 @@ static size_t select_cases(const struct options *o, struct num_case *cases, size
     for (size_t i = 0; i < count; i++)
         if (matches(o, &cases[i]) && (!o->reduced || is_new(&cases[i], cases, kept)))
             cases[kept++] = cases[i];
+    if (o->only && kept != count_lines(o->only)) {
+        fprintf(stderr, "num: --only: %zu lines, %zu cases\n", count_lines(o->only), kept);
+        exit(2);
+    }
     const size_t first = kept * (shard - 1) / shards, end = kept * shard / shards;
     memmove(cases, cases + first, (end - first) * sizeof *cases);
     return end - first;
@@ -288,6 +335,7 @@ int main(int argc, char **argv)
     if (o.list) {
         for (size_t i = 0; i < count; i++)
             puts(cases[i].name);
+        free(o.only);
         free(cases);
         return 0;
     }
@@ -303,6 +351,7 @@ int main(int argc, char **argv)
     catch_signals();
     o.run.spec_folder = spec_folder_make();
     int code = run_all(&o, cases, count);
+    free(o.only);
     spec_folder_remove(o.run.spec_folder);
     kvk_close(o.run.ctx);
     free(cases);

@@ -72,6 +72,13 @@ _Noreturn void num_differ(struct num_run *run, const char *format, ...)
 void *num_host(struct num_run *run, size_t bytes);   /* zeroed */
 void *num_device(struct num_run *run, size_t bytes); /* filled with 0xFF */
 void *num_device_untouched(struct num_run *run, size_t bytes);
+/* A page into memory that is too large to be filled: what is near it is 0xFF, as num_device would leave it. */
+struct page_at {
+    const uint8_t *page;
+    size_t offset, bytes;
+};
+enum { PAGE_EDGE = 1 << 18 };
+void num_place_page(struct num_run *run, uint8_t *memory, size_t bytes, const struct page_at *at);
 void *num_upload(struct num_run *run, const void *from, size_t bytes);
 void num_download(struct num_run *run, void *to, const void *from, size_t bytes);
 /* Leaves the case as skipped, for this reason, on the host and on simulated GPUs. */

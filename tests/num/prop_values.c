@@ -197,16 +197,14 @@ void prop_far_pages(struct num_run *run, const struct num_case *c)
     struct world_options o = {
         .lengths = few, .sequences = 2, .data_seed = 3, .page_seed = 3, .poison = 0};
     struct world w;
-    kvk_error err = {0};
 
     world_make(run, &w, &c->model, &o);
     size_t bytes = (size_t)(w.pool.pages - 1) * (size_t)far + (size_t)w.pool.page_stride;
     uint8_t *memory = num_device_untouched(run, bytes);
     for (int64_t p = 0; p < w.pool.pages; p++)
-        num_ok(run,
-               kvk_upload(run->ctx, memory + p * far, w.pool.data + p * w.pool.page_stride,
-                          (size_t)w.pool.page_stride, &err),
-               &err, "kvk_upload");
+        num_place_page(run, memory, bytes,
+                       &(struct page_at){w.pool.data + p * w.pool.page_stride, (size_t)(p * far),
+                                         (size_t)w.pool.page_stride});
     struct kvk_pool pool = {.data = memory, .pages = w.pool.pages, .page_stride = far};
     if (w.f.layout == REF_AOS) {
         pool.position_stride = w.pool.position_stride;

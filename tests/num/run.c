@@ -120,6 +120,20 @@ void *num_device_untouched(struct num_run *run, size_t bytes)
     return m->device;
 }
 
+void num_place_page(struct num_run *run, uint8_t *memory, size_t bytes, const struct page_at *at)
+{
+    const size_t end = at->offset + at->bytes;
+    const size_t before = at->offset < PAGE_EDGE ? at->offset : PAGE_EDGE;
+    const size_t after = bytes - end < PAGE_EDGE ? bytes - end : PAGE_EDGE;
+    kvk_error err = {0};
+
+    num_ok(run,
+           kvk_fill(run->ctx, memory + at->offset - before, 0xFF, before + at->bytes + after, &err),
+           &err, "kvk_fill");
+    num_ok(run, kvk_upload(run->ctx, memory + at->offset, at->page, at->bytes, &err), &err,
+           "kvk_upload");
+}
+
 void *num_device(struct num_run *run, size_t bytes)
 {
     void *device = num_device_untouched(run, bytes);

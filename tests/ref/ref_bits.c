@@ -136,13 +136,12 @@ float ref_e4b15_to(uint8_t b) { return ref_f16_to((uint16_t)((b & 0x80) << 8 | (
 
 unsigned ref_get_code(const uint8_t *bytes, int bits, int element)
 {
-    unsigned code = 0;
+    const int at = element * bits, end = at + bits - 1;
+    unsigned word = 0;
 
-    for (int i = 0; i < bits; i++) {
-        int at = element * bits + i;
-        code |= (unsigned)(bytes[at / 8] >> at % 8 & 1) << i;
-    }
-    return code;
+    for (int i = end / 8; i >= at / 8; i--) /* of the bytes that hold it, and no other */
+        word = word << 8 | bytes[i];
+    return word >> at % 8 & ((1u << bits) - 1);
 }
 
 void ref_put_code(uint8_t *bytes, int bits, int element, unsigned code)
