@@ -126,10 +126,10 @@ def a_pipe_is_written_to():
     os.mkfifo(pipe)
     for writer, (_, inside, _) in WRITERS.items():
         if not inside:
-            with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+            with open(f"{TEMP}/piped", "wb") as out, subprocess.Popen(["cat", pipe], stdout=out) as reader:
                 try:
                     write(writer, pipe)
-                    assert reader.communicate(timeout=60)[0] and stat.S_ISFIFO(os.stat(pipe).st_mode), writer
+                    assert reader.wait(60) == 0 and os.path.getsize(out.name) and stat.S_ISFIFO(os.stat(pipe).st_mode), writer
                 finally:
                     reader.kill()
 
