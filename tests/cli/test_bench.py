@@ -165,8 +165,8 @@ def a_stopped_tuning_keeps_what_was_done():
 
 def a_table_that_cannot_be_written_ends_the_tuning():
     """It could be when it was asked for: then the disk is full."""
-    done = subprocess.run([KVKILN, *SMALL, "--kv-heads", "1", "--context", "1x64", "--gqa", "1,4", "--plans", "1", "--output", "unwritten"],
-                          capture_output=True, text=True, timeout=600, cwd=TEMP,
+    done = subprocess.run([KVKILN, *SMALL, "--kv-heads", "1", "--context", "1x64", "--gqa", "1,4", "--plans", "1", "--output",
+                           "unwritten"], capture_output=True, text=True, timeout=600, cwd=TEMP,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20)))
     assert done.returncode == 2 and ".lua: File too large" in done.stderr, done
     assert " gqa 1: " in done.stdout and " gqa 4: " not in done.stdout and not os.listdir(f"{TEMP}/unwritten/tuned"), done
@@ -188,7 +188,7 @@ def plans_are_compiled_ahead_and_no_others():
             if line.startswith("kvkiln: narrow=0 "):
                 first = made()
     assert first == made() == 4, (first, made(), lines)  # the rules' plan, and three that were tried
-    tried = [line.split()[1] for line in lines]
+    tried = [line.split()[1] for line in lines if " compiled " not in line]  # how far it is, where that takes seconds
     assert tried[:5] == ["(rules)", "compiling", "narrow=0", "narrow=2", "narrow=3"], lines
     assert "compiling 3 plans, " in lines[1], lines
 

@@ -334,7 +334,8 @@ TESTS = [help_and_version, presets_have_their_sizes, presets_of_a_user, specs_ma
          pairs_are_read_by_loads_that_transpose, plans_come_from_rules_tables_and_options,
          build_writes_every_combination, build_writes_the_default_folder,
          every_layout_is_every_one_that_the_shape_has, build_counts_what_failed,
-         demo_agrees_with_the_reference, demo_of_a_damaged_file_is_usage, bench_verifies_and_times, bench_of_every_kind_counts_its_bytes,
+         demo_agrees_with_the_reference, demo_of_a_damaged_file_is_usage, bench_verifies_and_times,
+         bench_of_every_kind_counts_its_bytes,
          compiles_of_one_process_are_equal_and_cached, unwritable_cache_is_no_obstacle]
 
 with tempfile.TemporaryDirectory() as TEMP:

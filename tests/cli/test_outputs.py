@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every option that names an output: asked for before the work, whole or as it was, through links; and standard output. TAP on stdout."""
+"""Options that name an output: tried before the work, whole or as it was, through links; standard output. TAP on stdout."""
 import glob
 import json
 import os
@@ -23,8 +23,8 @@ WRITERS = {
     ("build", "output"): (("build", *KERNEL), f"{NAME}.x86-64-v3.object", "[1/1]"),
     ("build", "pack"): (("build", *KERNEL), None, "[1/1]"),
     ("convert", "output"): (("convert", SAMPLE, "--layout", "soa", "--device", "host"), None, " to soa"),
-    ("tune", "output"): (("tune", "fp16", "--device", "host", "--layout", "aos", "--head-size", "64", "--kv-heads", "1", "--context", "1x64",
-                          "--repeats", "1", "--plans", "1"), "tuned/HOST.lua", "(rules)"),
+    ("tune", "output"): (("tune", "fp16", "--device", "host", "--layout", "aos", "--head-size", "64", "--kv-heads", "1",
+                          "--context", "1x64", "--repeats", "1", "--plans", "1"), "tuned/HOST.lua", "(rules)"),
     ("pack merge", "output"): (("pack", "merge", "a.kvkpack"), None, " rows, "),
     ("pack object", "output"): (("pack", "object", "a.kvkpack"), None, "_size"),
     ("pack extract", "output"): (("pack", "extract", "a.kvkpack", "--target", "x86-64-v3"), f"{NAME}.x86-64-v3.object", NAME),
@@ -83,7 +83,7 @@ def folders_are_made_with_their_parents():
         value = f"new{number}/deep/er"
         write(writer, value)
         path = f"{TEMP}/{file_of(writer, value)}"
-        assert os.path.getsize(path) > 0 and not glob.glob(f"{os.path.dirname(path)}/*.tmp"), (writer, os.listdir(os.path.dirname(path)))
+        assert os.path.getsize(path) > 0 and not glob.glob(f"{os.path.dirname(path)}/*.tmp"), writer
 
 
 def old_file(writer, number):
@@ -126,10 +126,10 @@ def a_pipe_is_written_to():
     os.mkfifo(pipe)
     for writer, (_, inside, _) in WRITERS.items():
         if not inside:
-            with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+            with open(f"{TEMP}/piped", "wb") as out, subprocess.Popen(["cat", pipe], stdout=out) as reader:
                 try:
                     write(writer, pipe)
-                    assert reader.communicate(timeout=60)[0] and stat.S_ISFIFO(os.stat(pipe).st_mode), writer
+                    assert reader.wait(60) == 0 and os.path.getsize(out.name) and stat.S_ISFIFO(os.stat(pipe).st_mode), writer
                 finally:
                     reader.kill()
 
@@ -146,7 +146,8 @@ def a_full_standard_output_is_said():
 
 with tempfile.TemporaryDirectory() as TEMP:
     kvkiln("build", *KERNEL, "--pack", "a.kvkpack")
-    HOST = json.loads(kvkiln("bench", "decode", "--device", "host", "--context", "64", "--kv-heads", "1", "--head-size", "64", "--repeats",
-                             "1", "--json").stdout)["target"]
-    main([every_option_that_names_an_output_is_here, what_cannot_be_written_is_noticed_before_the_work, folders_are_made_with_their_parents,
-          a_file_that_cannot_grow_stays_as_it_was, links_are_written_through, a_pipe_is_written_to, a_full_standard_output_is_said])
+    HOST = json.loads(kvkiln("bench", "decode", "--device", "host", "--context", "64", "--kv-heads", "1", "--head-size", "64",
+                             "--repeats", "1", "--json").stdout)["target"]
+    main([every_option_that_names_an_output_is_here, what_cannot_be_written_is_noticed_before_the_work,
+          folders_are_made_with_their_parents, a_file_that_cannot_grow_stays_as_it_was, links_are_written_through,
+          a_pipe_is_written_to, a_full_standard_output_is_said])

@@ -106,7 +106,8 @@ def damaged_code_goes_nowhere():
         assert not done.stdout and said in done.stderr, (command, done)
         assert not os.path.exists(f"{TEMP}/damaged.out"), command
     assert said.split(": ")[-1] in kvkiln("pack", "extract", "frame.kvkpack", "-o", "damaged", code=1).stderr
-    assert len(os.listdir(f"{TEMP}/damaged")) == len(json.loads(kvkiln("pack", "list", "--json", "a.kvkpack").stdout)["packs"][0]["rows"]) - 1
+    rows = json.loads(kvkiln("pack", "list", "--json", "a.kvkpack").stdout)["packs"][0]["rows"]
+    assert len(os.listdir(f"{TEMP}/damaged")) == len(rows) - 1
 
 
 def diff_says_what_differs():
