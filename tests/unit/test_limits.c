@@ -201,8 +201,8 @@ static void pairs_join_at_once(void **state)
     assert_true(pairs > 100 && halves > 10);
 }
 
-/* A lane's sums and scores of a step are in arrays of the templates: no plan that is made has more, whatever fields are set
-** from outside (a table, or tune, which tries them all). */
+/* A lane's sums and scores of a step are in arrays of the templates: no plan that is made has more,
+** whatever fields are set from outside (a table, or tune, which tries them all). */
 static void lanes_hold_what_plans_ask_for(void **state)
 {
     static struct plan plan;
