@@ -47,10 +47,17 @@ static int put_preset(FILE *out, const char *name)
     return 1;
 }
 
-/* The table's file name without folder and ".lua" is its target. */
-static int put_table(FILE *out, const char *path)
+/* text_INDEX: by bytes, as C promises string literals of 4095 only. */
+static void put_bytes(FILE *out, int index, const char *text)
 {
-    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    fprintf(out, "\nstatic const char text_%d[] = {", index);
+    for (const char *p = text; *p; p++)
+        fprintf(out, "%s%d,", (p - text) % 24 ? "" : "\n    ", (signed char)*p);
+    fputs("0};\n", out);
+}
+
+static int put_table(FILE *out, int index, const char *path)
+{
     char *text = calloc(1, TABLE_BYTES + 1);
     FILE *in = fopen(path, "r");
     size_t bytes = in && text ? fread(text, 1, TABLE_BYTES + 1, in) : 0;
@@ -59,14 +66,19 @@ static int put_table(FILE *out, const char *path)
         fclose(in);
     if (good) {
         text[bytes] = 0;
-        fprintf(out, "    {\"%.*s\",\n", (int)strcspn(base, "."), base);
-        put_string(out, text);
-        fputs("},\n", out);
+        put_bytes(out, index, text);
     } else {
         fprintf(stderr, "embed_texts: %s: cannot be read, or is too large\n", path);
     }
     free(text);
     return good;
+}
+
+/* The table's file name without folder and ".lua" is its target. */
+static void put_target(FILE *out, int index, const char *path)
+{
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    fprintf(out, "    {\"%.*s\", text_%d},\n", (int)strcspn(base, "."), base, index);
 }
 
 static void put_head(FILE *out, const char *array)
@@ -105,10 +117,12 @@ int main(int argc, char **argv)
         if (!put_preset(out, name))
             return 1;
     put_tail(out, "presets", "embedded_spec_text");
+    for (int i = 2; i < argc; i++)
+        if (!put_table(out, i, argv[i]))
+            return 1;
     put_head(out, "tables");
     for (int i = 2; i < argc; i++)
-        if (!put_table(out, argv[i]))
-            return 1;
+        put_target(out, i, argv[i]);
     put_tail(out, "tables", "embedded_tuned");
     return fclose(out) ? 1 : 0;
 }
