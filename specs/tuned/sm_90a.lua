@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Written by `kvkiln tune --device cuda:0` on an NVIDIA H200 (16 sequences of 32,768 tokens, 8 KV heads, bf16): where a plan was
--- 2 percent and more faster than the rules' and spills nothing. The row for gqa 8 was added by hand, from `kvkiln bench decode
--- --plan`. Where nothing was faster there is no row (docs/performance.md, "Plans by tune": 4bit_nc of head size 128, others).
+-- Rows that `kvkiln tune --device cuda:0` wrote on three NVIDIA H200s (16 sequences of 32,768 tokens, 8 KV heads, bf16), put
+-- together by hand: where a plan was 2 percent and more faster than the rules' and spills nothing. The row of 4bit_nc, gqa 8, is
+-- from `kvkiln bench decode --plan`. Where nothing was faster there is no row (docs/performance.md, "Plans by tune").
 return {
   { kind = "decode", key = "codebook3", value = "affine3", layout = "aos", head_size = 128, value_head_size = 128,
     gqa = 4, page = 16, dtype = "bf16", plan = { prefetch = 0, quick = 0 },

@@ -214,7 +214,7 @@ static void lanes_hold_what_plans_ask_for(void **state)
 
     (void)state;
     for (int i = 0; spec_embedded(i, &name, &source); i++)
-        for (int n = 0; n < 2 * SETS; n++) { /* the second half by the rules */
+        for (int n = 0; n < 3 * SETS; n++) { /* then subtiles alone, and by the rules */
             struct spec spec = spec_of(name);
             struct geometry g = plain;
             char set[64];
@@ -224,9 +224,9 @@ static void lanes_hold_what_plans_ask_for(void **state)
             g.layout = spec.layouts[0];
             snprintf(set, sizeof set, "warps=%d,narrow=%d,subtiles=%d", 1 << n / 5 % 5, n / 25 % 5,
                      1 + n / 625 % 2);
+            const char *part = n < SETS ? set : n < 2 * SETS ? strstr(set, "subtiles") : "";
             if (plan_make_set(&spec, &g, target_find(targets[n / 125 % 5]),
-                              n % 2 ? KIND_DECODE : KIND_UNIFIED, n < SETS ? set : "", NULL, &plan,
-                              &err)) {
+                              n % 2 ? KIND_DECODE : KIND_UNIFIED, part, NULL, &plan, &err)) {
                 refused_sets++;
                 continue;
             }
